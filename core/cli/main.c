@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *summary;
+} COMMANDS[] = {
+	{"fabric", cli_fabric, "make a simulated fabric, cut and restore its ports"},
+};
+
+#define COMMAND_COUNT (sizeof(COMMANDS) / sizeof(COMMANDS[0]))
+
+static void usage(FILE *out)
+{
+	fprintf(out, "usage: switchback COMMAND [ARGUMENTS]\n");
+	for (size_t i = 0; i < COMMAND_COUNT; i++) {
+		fprintf(out, "  %-8s %s\n", COMMANDS[i].name, COMMANDS[i].summary);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		usage(stderr);
+		return CLI_USAGE;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+		usage(stdout);
+		return CLI_OK;
+	}
+	for (size_t i = 0; i < COMMAND_COUNT; i++) {
+		if (strcmp(argv[1], COMMANDS[i].name) == 0) {
+			return COMMANDS[i].run(argc - 1, argv + 1);
+		}
+	}
+	fprintf(stderr, "switchback: unknown command '%s' (switchback --help lists them)\n",
+		argv[1]);
+	return CLI_USAGE;
+}

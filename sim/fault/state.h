@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layout of a fabric's shared state, <directory>/state, mapped by every process that joined and by
+ * the control. Ports follow the header (host-major), then FABRIC_SLOTS process entries per host.
+ *
+ * Who writes what: `lock` guards the process entries and the bind order; faults are single atomic
+ * fields written under `lock` and read without it, a reader reloads them when `generation` has
+ * moved. Counters are added to by anybody.
+ */
+#ifndef SIM_FAULT_STATE_H
+#define SIM_FAULT_STATE_H
+
+#include "fabric.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FABRIC_MAGIC   0x53424642u /* "SBFB" */
+#define FABRIC_VERSION 1u
+
+/* A QPN is 24 bits: the process's slot on its host, then an index of that process. */
+#define FABRIC_SLOT_BITS  9u
+#define FABRIC_INDEX_BITS 15u
+#define FABRIC_SLOTS      (1u << FABRIC_SLOT_BITS)
+#define FABRIC_INDEX_MASK ((1u << FABRIC_INDEX_BITS) - 1)
+
+#define FABRIC_DIRECTORY "/dev/shm/switchback-fabric-"
+#define FABRIC_RANGE     "/dev/shm/switchback-range-"
+
+enum fabric_way { FABRIC_IN, FABRIC_OUT, FABRIC_WAYS };
+
+/* What is wrong with one direction of a port; 0 everywhere means nothing. Chances are per million.
+ */
+struct fabric_impairment {
+	_Atomic uint32_t blackhole;
+	_Atomic uint32_t loss, corrupt, duplicate, reorder;
+	_Atomic uint32_t rate_mbps;
+	_Atomic uint64_t delay_ns;
+};
+
+struct fabric_counters {
+	_Atomic uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
+	_Atomic uint64_t dropped, refused, forwarded;
+};
+
+struct fabric_port {
+	struct fabric_impairment way[FABRIC_WAYS];
+	_Atomic uint32_t down;
+	/* Device deaths so far, and whether it is dead now: a context compares with what it saw. */
+	_Atomic uint32_t deaths, dead;
+	/* Carrier changes so far, so that a flap too short to be seen still gives its events. */
+	_Atomic uint32_t link_changes;
+	_Atomic uint64_t changed_ns;
+	/* IPv4 address, host byte order. */
+	uint32_t address;
+	struct fabric_counters counters;
+	/* Slots in the order in which their sockets bound this address: the kernel's order. */
+	uint32_t member_count;
+	uint16_t members[FABRIC_SLOTS];
+	/* When the steering program was last put in place. */
+	uint64_t steered_ns;
+};
+
+struct fabric_process {
+	/* 0: free */
+	_Atomic int32_t pid;
+	/* Of /proc/PID/stat: tells a process from a later one of the same number. */
+	uint64_t start_time;
+	/* Index that the next QP takes. Outlives the process, so that numbers return late. */
+	_Atomic uint32_t next_index;
+	char command[16];
+};
+
+struct fabric_shared {
+	uint32_t magic, version;
+	uint64_t size;
+	uint32_t hosts, rails;
+	uint32_t range;
+	uint32_t speed_mbps, mtu;
+	char name[FABRIC_NAME_SIZE];
+	pthread_mutex_t lock;
+	_Atomic uint64_t generation;
+	_Atomic uint64_t changed_ns;
+	_Atomic uint32_t destroyed;
+};
+
+struct fabric {
+	struct fabric_shared *shared;
+	struct fabric_port *ports;
+	struct fabric_process *processes;
+	char directory[sizeof(FABRIC_DIRECTORY) + FABRIC_NAME_SIZE];
+};
+
+static inline struct fabric_port *fabric_port(const struct fabric *fabric, uint32_t host,
+					      uint32_t rail)
+{
+	return &fabric->ports[(size_t)host * fabric->shared->rails + rail];
+}
+
+static inline struct fabric_process *fabric_process(const struct fabric *fabric, uint32_t host,
+						    uint32_t slot)
+{
+	return &fabric->processes[(size_t)host * FABRIC_SLOTS + slot];
+}
+
+uint64_t fabric_clock_ns(void);
+
+/* Waits at most two seconds: -ETIMEDOUT when a stopped process holds the lock. */
+int fabric_lock(struct fabric *fabric);
+void fabric_unlock(struct fabric *fabric);
+
+/* Wakes every process of the fabric, so that it looks at the state. */
+void fabric_kick(const struct fabric *fabric);
+
+/* Writes "what" into error, if there is one; returns code. */
+int fabric_fail(char *error, int code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif
