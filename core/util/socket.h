@@ -63,11 +63,11 @@ struct sb_socket_connect {
 	uint64_t next_attempt;
 	uint64_t deadline;
 };
-void sb_socket_connect_begin(struct sb_socket_connect *connect, const union sb_address *address,
+void sb_socket_connect_begin(struct sb_socket_connect *state, const union sb_address *address,
 			     uint64_t deadline);
-/* 0: connected, connect->fd is the caller's (configured). -EINPROGRESS: call again. -ETIMEDOUT or
+/* 0: connected, state->fd is the caller's (configured). -EINPROGRESS: call again. -ETIMEDOUT or
  * another error: it is over, the socket is closed, last_error says what the last attempt met. */
-int sb_socket_connect_poll(struct sb_socket_connect *connect, uint64_t now);
-void sb_socket_connect_cancel(struct sb_socket_connect *connect);
+int sb_socket_connect_poll(struct sb_socket_connect *state, uint64_t now);
+void sb_socket_connect_cancel(struct sb_socket_connect *state);
 
 #endif

@@ -44,6 +44,7 @@ struct sb_device {
 	struct ibv_pd *pd;
 	char name[SB_NAME_BYTES];
 	char pci_path[SB_PCI_PATH_BYTES]; /* real path of the PCI device; "" if unknown */
+	char physical[SB_PCI_PATH_BYTES]; /* of a virtual function: its physical one; else "" */
 	int numa_node;                    /* -1: unknown */
 	int index;
 	uint64_t guid; /* in host order */
@@ -72,7 +73,9 @@ struct sb_port {
 	struct ibv_port_attr attributes; /* under the lock */
 	union ibv_gid gid;               /* under the lock; zero where none was found yet */
 	int gid_index;                   /* under the lock; -1 likewise */
-	bool carrier; /* under the lock; false: netlink said that the netdev's link is down */
+	int gid_version;                 /* under the lock; RoCE version, 0 if unknown or IB */
+	union ibv_gid home; /* under the lock; the first choice, which is gone back to */
+	bool carrier;       /* under the lock; false: netlink said that the netdev's link is down */
 };
 
 /*
@@ -89,9 +92,10 @@ void sb_devices_close(struct sb_device **devices, int device_count, struct sb_po
 
 /*
  * Reads state, MTU, speed and LID again; looks the GID up again by value, since its index may have
- * moved, and chooses anew where the value is gone. Sets `active`.
- * 0: active. -ENETDOWN: the port isn't active. -ENODATA: active, but no GID fits (not used).
- * -EIO: the port can't be queried, or the device is dead. System calls only; never waits.
+ * moved, and chooses anew while the value is gone (an address often comes later than the link).
+ * Sets `active`. 0: active. -ENETDOWN: the port isn't active. -ENODATA: active, but no GID fits
+ * (not used). -EIO: the port can't be queried, or the device is dead. System calls only; never
+ * waits.
  */
 int sb_port_refresh(struct sb_port *port);
 /* As netlink says; -ENETDOWN from sb_port_refresh() while it is false. */

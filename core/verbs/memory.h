@@ -21,9 +21,10 @@ struct sb_memory {
 	int access;     /* IBV_ACCESS_* */
 	int references; /* under the cache's lock */
 	bool dmabuf;
-	struct sb_memory *next; /* in the cache, by address; under its lock */
-	int device_count;       /* entries of mr[] */
-	struct ibv_mr *mr[];    /* by device index; NULL: not registered there */
+	struct sb_memory *next;         /* in the cache, by address; under its lock */
+	int device_count;               /* entries of mr[] and tried[] */
+	const struct sb_device **tried; /* by device index; NULL: not asked yet */
+	struct ibv_mr *mr[];            /* by device index; NULL: not registered there */
 };
 
 #define SB_MEMORY_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
@@ -71,8 +72,8 @@ int sb_memory_cache_destroy(struct sb_memory_cache *cache);
 int sb_memory_cache_get(struct sb_memory_cache *cache, struct sb_device **devices, int count,
 			void *address, size_t bytes, enum sb_memory_type type, int access,
 			struct sb_memory **memory);
-/* The same from a DMA-BUF: `offset` of the range in `fd`; nothing is rounded. -EOPNOTSUPP: the
- * primary's device or the library can't. */
+/* The same from a DMA-BUF: `offset` of the range in `fd`; nothing is rounded, and only the very
+ * same range is shared. -EOPNOTSUPP: the primary's device or the library can't. */
 int sb_memory_cache_get_dmabuf(struct sb_memory_cache *cache, struct sb_device **devices, int count,
 			       void *address, size_t bytes, enum sb_memory_type type,
 			       uint64_t offset, int fd, int access, struct sb_memory **memory);
