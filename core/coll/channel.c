@@ -13,8 +13,7 @@ int coll_sender_transmit(struct coll_sender *sender, const void *data, size_t by
 			 struct sb_memory *memory)
 {
 	struct sb_request *request = NULL;
-	int result =
-		sb_send(sender->connection, data, bytes, sender->tag, memory, &request);
+	int result = sb_send(sender->connection, data, bytes, sender->tag, memory, &request);
 
 	if (result < 0 || request == NULL) {
 		return result;
@@ -54,8 +53,8 @@ int coll_receiver_post(struct coll_receiver *receiver, void *data, size_t bytes,
 		       struct sb_memory *memory)
 {
 	struct sb_request *request = NULL;
-	int result = sb_recv(receiver->connection, 1, &data, &bytes, &receiver->tag, &memory,
-			     &request);
+	int result =
+		sb_recv(receiver->connection, 1, &data, &bytes, &receiver->tag, &memory, &request);
 
 	if (result < 0 || request == NULL) {
 		return result;

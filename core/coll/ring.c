@@ -74,8 +74,7 @@ void coll_ring_deregister(struct coll_ring *ring, struct coll_buffer *buffer)
 	*buffer = (struct coll_buffer){0};
 }
 
-static int allocate(struct coll_ring *ring, size_t bytes, char **memory,
-		    struct coll_buffer *buffer)
+static int allocate(struct coll_ring *ring, size_t bytes, char **memory, struct coll_buffer *buffer)
 {
 	int result;
 

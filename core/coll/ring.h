@@ -3,10 +3,10 @@
  * Ring collectives over two connections: one to the next rank of the ring, one from the previous.
  *
  * all_reduce is a reduce-scatter followed by an all-gather; each goes round the ring in ranks - 1
- * phases of one chunk, a chunk in slices of slice_steps steps. Slices are numbered through the whole
- * operation; slice k may be sent once slice k - slices_per_chunk was received (and reduced), which
- * keeps the ring busy without a barrier between phases. Partial sums arrive in scratch slots (the
- * slot of step k is that of step k + 8, as in NCCL); finished chunks arrive in place.
+ * phases of one chunk, a chunk in slices of slice_steps steps. Slices are numbered through the
+ * whole operation; slice k may be sent once slice k - slices_per_chunk was received (and reduced),
+ * which keeps the ring busy without a barrier between phases. Partial sums arrive in scratch slots
+ * (the slot of step k is that of step k + 8, as in NCCL); finished chunks arrive in place.
  *
  * Contract of the buffers (in elements, N = ranks), as in NCCL:
  *   all_reduce      in: count, out: count; in place when in == out
@@ -24,7 +24,7 @@
 #include "coll/reduce.h"
 
 #define COLL_STEP_BYTES  (512UL << 10) /* NCCL's step of the Simple protocol */
-#define COLL_SLICE_STEPS 2		/* NCCL's sliceSteps of these three */
+#define COLL_SLICE_STEPS 2             /* NCCL's sliceSteps of these three */
 
 enum coll_kind { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER };
 
@@ -33,11 +33,11 @@ typedef void (*coll_delivered_fn)(void *context, size_t bytes);
 
 struct coll_ring_config {
 	int ranks;
-	int position;	      /* of this rank in the ring */
-	const int *rank_at;   /* rank at each position, `ranks` entries; copied */
+	int position;       /* of this rank in the ring */
+	const int *rank_at; /* rank at each position, `ranks` entries; copied */
 	struct sb_connection *to_next, *from_previous;
-	size_t step_bytes;    /* 0: COLL_STEP_BYTES; a multiple of 64 */
-	unsigned int slice_steps; /* 0: COLL_SLICE_STEPS; 1, 2, 4 or 8 */
+	size_t step_bytes;           /* 0: COLL_STEP_BYTES; a multiple of 64 */
+	unsigned int slice_steps;    /* 0: COLL_SLICE_STEPS; 1, 2, 4 or 8 */
 	coll_delivered_fn delivered; /* may be NULL */
 	void *delivered_context;
 };
