@@ -159,10 +159,11 @@ struct sb_path {
 	bool send_marker_posted, recv_marker_posted, send_drained, recv_drained;
 	bool refused; /* ERR was refused: the QP has to be destroyed */
 	uint64_t fence_deadline;
-	bool was_up;    /* the incarnation being fenced may have carried requests */
-	bool abort;     /* a fault hit it while the monitor was building */
-	bool building;  /* the monitor builds it, without ownership */
-	bool gid_stale; /* look the GID up again before the next build */
+	bool was_up;       /* the incarnation being fenced may have carried requests */
+	bool abort;        /* a fault hit it while the monitor was building */
+	bool building;     /* the monitor builds it, without ownership */
+	union ibv_gid gid; /* that the QP was connected with */
+	int gid_index;
 
 	/* Proof and return. */
 	bool own_probe_posted, own_probe_done, peer_probe_seen, own_ready, peer_ready;
@@ -171,7 +172,6 @@ struct sb_path {
 	uint64_t holddown;   /* the one last waited out */
 	uint64_t up_since;   /* 0: never */
 	bool peer_port_up;   /* what the peer last said of its port */
-	bool proven_once;
 
 	/* Liveness, read by the monitor without ownership. */
 	_Atomic uint32_t progress;    /* completions and arrivals so far */
@@ -208,6 +208,8 @@ struct sb_send_group {
 	int path;             /* where it goes or went */
 	uint32_t incarnation; /* of that path at its last transmission */
 	bool started;         /* some of it was posted on (path, incarnation) */
+	uint32_t cursor;      /* buffer to go on with, from cursor_offset */
+	uint64_t cursor_offset;
 	struct sb_send_buffer buffer[SB_GROUP_MAX];
 };
 
@@ -244,17 +246,17 @@ struct sb_connection {
 	int active; /* receiver: path named in new CTS; sender: path of the newest CTS; -1 none */
 	uint32_t epoch;
 	uint32_t polls;
-	bool attention; /* something other than data is under way */
+	_Atomic bool attention;    /* the monitor has to come soon */
+	bool urgent;               /* a fence or a SYNC is under way: all paths are polled */
+	_Atomic uint64_t next_due; /* when the monitor has to come at the latest */
 	bool ready;
 	bool closing, peer_closed;
 	struct sb_region region;
 	struct sb_connection_settings settings;
 
 	/* Sender. */
-	uint64_t head;     /* seq being matched */
-	uint64_t transmit; /* oldest seq that may have to be sent */
-	uint32_t cursor_buffer;
-	uint64_t cursor_offset;
+	uint64_t head;               /* seq being matched */
+	uint64_t transmit;           /* oldest seq that may have to be sent */
 	int cts_path;                /* ring in which the last CTS was found */
 	struct sb_send_group *group; /* [SB_WINDOW] */
 	struct sb_request *requests, *free_requests;

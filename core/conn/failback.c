@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a path comes (back) to life, at connect and after every fence: new queue pairs, exchanged by
+ * REBUILD and REBUILD_ACK, proven by a full-size probe both ways, READY from both ends. The
+ * receiver leads. Never is a QPN or PSN used again.
+ *
+ * Verbs calls that make and connect queue pairs can take milliseconds on real devices. They are
+ * made by the monitor without the connection's ownership (path->building keeps everybody else off
+ * that path), so data goes on meanwhile.
+ */
+#include "conn/conn.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "util/clock.h"
+#include "util/log.h"
+
+#define HOLDDOWN_MOST  (60 * SB_S)
+#define QUIET_LEAST    (1 * SB_S) /* up for this long, or 5 hold-downs: the past is forgotten */
+#define QUIET_FACTOR   5
+#define OFFER_LIMIT    (3 * SB_S)
+#define PROVING_LIMIT  (3 * SB_S)
+#define REPEAT_FIRST   (10 * SB_MS)
+#define REPEAT_MOST    (250 * SB_MS)
+#define STIMULUS_FIRST (50 * SB_MS)
+#define STIMULUS_MOST  (400 * SB_MS)
+#define RETRY_BUILD    (50 * SB_MS)
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static bool port_usable(const struct sb_path *path)
+{
+	return atomic_load(&path->port->active) && !atomic_load(&path->port->device->fatal);
+}
+
+/* ---- hold-down ---- */
+
+void sb_failback_down(struct sb_connection *connection, struct sb_path *path)
+{
+	uint64_t now = sb_connection_now(connection);
+	uint64_t base = connection->settings.holddown;
+
+	if (path->was_up) {
+		uint64_t quiet = QUIET_FACTOR * path->holddown;
+
+		quiet = quiet > QUIET_LEAST ? quiet : QUIET_LEAST;
+		if (path->holddown == 0 || now - path->up_since >= quiet) {
+			path->holddown = base;
+		} else {
+			path->holddown = earlier(path->holddown * 2, HOLDDOWN_MOST);
+		}
+		path->next_build = now + path->holddown;
+	} else {
+		path->next_build =
+			now + (path->holddown > RETRY_BUILD ? path->holddown : RETRY_BUILD);
+	}
+	path->own_ready = path->peer_ready = false;
+	path->up_since = 0;
+	path->probes_outstanding = 0;
+	sb_connection_attend(connection);
+}
+
+/* ---- messages ---- */
+
+static void send_path_message(struct sb_connection *connection, struct sb_path *path,
+			      enum sb_control_type type, bool answer)
+{
+	struct sb_control message;
+
+	sb_control_init(connection, &message, type);
+	message.path = (uint8_t)path->index;
+	message.incarnation = path->incarnation;
+	message.answer = answer;
+	if (type != SB_CONTROL_READY) {
+		sb_qp_local_address(path->qp, path->port, path->psn, &message.address);
+	}
+	sb_control_send(connection, &message);
+}
+
+static void set_up(struct sb_connection *connection, struct sb_path *path)
+{
+	uint64_t now = sb_connection_now(connection);
+	int before = connection->active;
+
+	path->phase = SB_PHASE_UP;
+	path->up_since = now;
+	path->watched_progress = atomic_load(&path->progress);
+	path->watched_since = now;
+	path->probe_sent = path->witness_at = 0;
+	sb_connection_event(connection, SB_EVENT_PROVEN, path, 0, "answered both ways");
+	if (connection->is_sender || !connection->ready) {
+		return; /* the receiver chooses; the first choice is made by the tick */
+	}
+	if (connection->active < 0) {
+		connection->sync_due = true;
+		connection->sync_cause = "a path is back";
+		connection->urgent = true;
+		return;
+	}
+	sb_recv_choose_path(connection);
+	if (connection->active != before) {
+		atomic_fetch_add(&connection->failbacks, 1);
+		sb_connection_event(connection, SB_EVENT_FAILBACK, path, 0, "proven again");
+	}
+}
+
+/* ---- proof ---- */
+
+static void post_proof(struct sb_connection *connection, struct sb_path *path)
+{
+	uint8_t *probe = connection->region.probe_out + (size_t)path->index * SB_PROBE_BYTES;
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)probe,
+		.length = SB_PROBE_BYTES,
+		.lkey = sb_path_lkey(path, connection->region.memory),
+	};
+	struct ibv_send_wr work = {
+		.wr_id = SB_WORK_ID(SB_WORK_PROBE, 0, 0),
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.send_flags = IBV_SEND_SIGNALED,
+		.imm_data = htobe32(
+			sb_imm(SB_IMM_PROBE, connection->epoch, path->incarnation & 0xffff)),
+		.wr.rdma = {.remote_addr = connection->region.peer +
+					   (uint64_t)path->index * sizeof(struct sb_region_path) +
+					   offsetof(struct sb_region_path, probe),
+			    .rkey = path->peer_rkey},
+	};
+
+	memset(probe, (int)path->incarnation & 0xff, SB_PROBE_BYTES);
+	path->own_probe_posted = sb_path_post(connection, path, &work, 1) == 0;
+}
+
+static void maybe_proven(struct sb_connection *connection, struct sb_path *path)
+{
+	if (path->phase != SB_PHASE_PROVING || !path->own_probe_done || !path->peer_probe_seen) {
+		return;
+	}
+	if (!path->own_ready) {
+		path->own_ready = true;
+		path->repeat_gap = REPEAT_FIRST;
+		path->ready_repeat = sb_connection_now(connection) + path->repeat_gap;
+		send_path_message(connection, path, SB_CONTROL_READY, false);
+	}
+	/* The sender uses a path only when the receiver names it, and the receiver names it only
+	 * when it has READY of both: so the sender may open at once. */
+	if (connection->is_sender || path->peer_ready) {
+		set_up(connection, path);
+	}
+}
+
+void sb_failback_probe_seen(struct sb_connection *connection, struct sb_path *path, uint32_t imm)
+{
+	const uint8_t *probe = connection->region.path[path->index].probe;
+	uint8_t expected = (uint8_t)path->incarnation;
+
+	if (path->phase != SB_PHASE_PROVING || sb_imm_slot(imm) != (path->incarnation & 0xffff)) {
+		return;
+	}
+	for (size_t i = 0; i < SB_PROBE_BYTES; i++) {
+		if (probe[i] != expected) {
+			sb_path_suspect(connection, path, "its probe arrived damaged");
+			return;
+		}
+	}
+	path->peer_probe_seen = true;
+	if (connection->is_sender && !path->own_probe_posted) {
+		post_proof(connection, path);
+	}
+	maybe_proven(connection, path);
+}
+
+void sb_failback_probe_done(struct sb_connection *connection, struct sb_path *path)
+{
+	path->own_probe_done = true;
+	maybe_proven(connection, path);
+}
+
+void sb_failback_ready(struct sb_connection *connection, const struct sb_control *message)
+{
+	struct sb_path *path = &connection->path[message->path];
+
+	if (message->path >= connection->path_count || message->incarnation != path->incarnation) {
+		return;
+	}
+	path->peer_ready = true;
+	maybe_proven(connection, path);
+	if (path->own_ready && !message->answer) {
+		send_path_message(connection, path, SB_CONTROL_READY, true);
+	}
+}
+
+/* ---- REBUILD ---- */
+
+static void reset_proof(struct sb_path *path)
+{
+	path->own_probe_posted = path->own_probe_done = path->peer_probe_seen = false;
+	path->own_ready = path->peer_ready = false;
+	path->probes_outstanding = 0;
+	path->was_up = false;
+	path->fault_open = false;
+}
+
+void sb_failback_rebuild(struct sb_connection *connection, const struct sb_control *message)
+{
+	struct sb_path *path = &connection->path[message->path];
+
+	/* A SYNC that this end has not seen yet may fence what is still in use here. */
+	if (!connection->is_sender || message->path >= connection->path_count ||
+	    message->epoch != connection->epoch || connection->sync_open || path->building) {
+		return;
+	}
+	if (message->incarnation == path->incarnation) {
+		if (path->phase == SB_PHASE_PROVING || path->phase == SB_PHASE_UP) {
+			send_path_message(connection, path, SB_CONTROL_REBUILD_ACK, false);
+		}
+		return;
+	}
+	if (message->incarnation < path->incarnation) {
+		return;
+	}
+	if (path->phase == SB_PHASE_CREATE || path->phase == SB_PHASE_CONNECT) {
+		return;
+	}
+	if (path->phase != SB_PHASE_DOWN) {
+		sb_path_suspect(connection, path, "the receiver replaces it");
+		return; /* its message is repeated */
+	}
+	path->incarnation = message->incarnation;
+	path->remote = message->address;
+	reset_proof(path);
+	path->phase = SB_PHASE_CREATE;
+	sb_connection_attend(connection);
+}
+
+void sb_failback_rebuild_ack(struct sb_connection *connection, const struct sb_control *message)
+{
+	struct sb_path *path = &connection->path[message->path];
+
+	if (connection->is_sender || message->path >= connection->path_count ||
+	    message->incarnation != path->incarnation || path->phase != SB_PHASE_OFFERED ||
+	    path->building) {
+		return;
+	}
+	path->remote = message->address;
+	path->phase = SB_PHASE_CONNECT;
+	sb_connection_attend(connection);
+}
+
+/* ---- ports ---- */
+
+void sb_failback_ports(struct sb_connection *connection, const struct sb_control *message)
+{
+	uint64_t now = sb_connection_now(connection);
+
+	for (int i = 0; i < connection->path_count; i++) {
+		struct sb_path *path = &connection->path[i];
+		bool up = message->ports >> i & 1;
+
+		if (up && !path->peer_port_up && path->phase == SB_PHASE_DOWN) {
+			path->next_build = now + path->holddown;
+		}
+		path->peer_port_up = up;
+	}
+}
+
+void sb_failback_port_change(struct sb_connection *connection)
+{
+	struct sb_control message;
+
+	sb_control_init(connection, &message, SB_CONTROL_PORTS);
+	sb_control_send(connection, &message);
+}
+
+/* ---- the monitor's part ---- */
+
+bool sb_failback_build_due(const struct sb_connection *connection)
+{
+	for (int i = 0; i < connection->path_count; i++) {
+		if (connection->path[i].phase == SB_PHASE_CREATE ||
+		    connection->path[i].phase == SB_PHASE_CONNECT) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void begin_proving(struct sb_connection *connection, struct sb_path *path)
+{
+	uint64_t now = sb_connection_now(connection);
+
+	path->phase = SB_PHASE_PROVING;
+	path->proving_since = now;
+	path->stimulus_gap = STIMULUS_FIRST;
+	path->next_stimulus = now + path->stimulus_gap;
+	if (connection->is_sender) {
+		send_path_message(connection, path, SB_CONTROL_REBUILD_ACK, false);
+	} else {
+		post_proof(connection, path);
+	}
+}
+
+/* With ownership again: what was built takes its place, or not. */
+static void commit(struct sb_connection *connection, struct sb_path *path, int result)
+{
+	path->building = false;
+	if (result != 0) {
+		sb_debug("%s can't be rebuilt now: %s", sb_path_name(path), strerror(-result));
+		path->abort = false;
+		path->was_up = false;
+		if (path->qp != NULL) {
+			path->phase = SB_PHASE_PROVING; /* so that the fence has something to do */
+			sb_path_suspect(connection, path, "it can't be rebuilt now");
+			return;
+		}
+		path->phase = SB_PHASE_DOWN;
+		path->fenced = path->incarnation;
+		sb_failback_down(connection, path);
+		return;
+	}
+	if (path->phase == SB_PHASE_CREATE && !connection->is_sender) {
+		path->phase = SB_PHASE_OFFERED;
+		path->proving_since = sb_connection_now(connection);
+		path->repeat_gap = REPEAT_FIRST;
+		path->offer_repeat = path->proving_since + path->repeat_gap;
+		send_path_message(connection, path, SB_CONTROL_REBUILD, false);
+	} else {
+		begin_proving(connection, path);
+	}
+}
+
+void sb_failback_build(struct sb_connection *connection)
+{
+	int result[SB_PATHS_MAX] = {0};
+	uint32_t todo = 0;
+
+	sb_owner_take(&connection->owner);
+	for (int i = 0; i < connection->path_count; i++) {
+		struct sb_path *path = &connection->path[i];
+
+		if (path->phase == SB_PHASE_CREATE || path->phase == SB_PHASE_CONNECT) {
+			path->building = true;
+			path->abort = false;
+			todo |= 1u << i;
+		}
+	}
+	sb_owner_give(&connection->owner);
+	for (int i = 0; i < connection->path_count; i++) {
+		struct sb_path *path = &connection->path[i];
+
+		if (!(todo >> i & 1)) {
+			continue;
+		}
+		if (path->phase == SB_PHASE_CREATE) {
+			result[i] = sb_path_build(connection, path);
+		}
+		if (result[i] == 0 && (path->phase == SB_PHASE_CONNECT || connection->is_sender)) {
+			result[i] = sb_path_connect(connection, path);
+		}
+	}
+	sb_owner_take(&connection->owner);
+	for (int i = 0; i < connection->path_count; i++) {
+		struct sb_path *path = &connection->path[i];
+
+		if (todo >> i & 1) {
+			commit(connection, path, path->abort ? -ECANCELED : result[i]);
+		}
+	}
+	sb_owner_give(&connection->owner);
+}
+
+/* ---- time ---- */
+
+static uint64_t tick_down(struct sb_connection *connection, struct sb_path *path, uint64_t now)
+{
+	/* A path replaced before its SYNC is answered would lose the fence's meaning. */
+	if (connection->is_sender || connection->sync_open || connection->sync_due ||
+	    (!connection->settings.failover && path->incarnation > 0)) {
+		return SB_NEVER;
+	}
+	if (!port_usable(path) || !path->peer_port_up) {
+		return SB_NEVER;
+	}
+	if (now < path->next_build) {
+		return path->next_build;
+	}
+	path->incarnation++;
+	reset_proof(path);
+	path->phase = SB_PHASE_CREATE;
+	sb_connection_event(connection, SB_EVENT_REBUILD, path, 0, "port is up, hold-down is over");
+	return now;
+}
+
+static uint64_t tick_offered(struct sb_connection *connection, struct sb_path *path, uint64_t now)
+{
+	if (now - path->proving_since >= OFFER_LIMIT) {
+		sb_path_suspect(connection, path, "the peer did not take the new queue pair");
+		return now;
+	}
+	if (now >= path->offer_repeat) {
+		send_path_message(connection, path, SB_CONTROL_REBUILD, false);
+		path->repeat_gap = earlier(path->repeat_gap * 2, REPEAT_MOST);
+		path->offer_repeat = now + path->repeat_gap;
+	}
+	return path->offer_repeat;
+}
+
+/* A zero-length write: its packets make a QP that lost some recover without its slow timer. */
+static void stimulate(struct sb_connection *connection, struct sb_path *path)
+{
+	struct ibv_send_wr work = {
+		.wr_id = SB_WORK_ID(SB_WORK_CONTROL, 0, 0),
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {.remote_addr = connection->region.peer, .rkey = path->peer_rkey},
+	};
+
+	if (path->own_probe_posted) {
+		(void)sb_path_post(connection, path, &work, 1);
+	}
+}
+
+static uint64_t tick_proving(struct sb_connection *connection, struct sb_path *path, uint64_t now)
+{
+	uint64_t next = SB_NEVER;
+
+	if (!connection->is_sender && now - path->proving_since >= PROVING_LIMIT) {
+		sb_path_suspect(connection, path, "the probe got no answer");
+		return now;
+	}
+	if (now >= path->next_stimulus) {
+		stimulate(connection, path);
+		path->stimulus_gap = earlier(path->stimulus_gap * 2, STIMULUS_MOST);
+		path->next_stimulus = now + path->stimulus_gap;
+	}
+	if (!connection->is_sender && !path->own_probe_posted) {
+		post_proof(connection, path);
+	}
+	next = path->next_stimulus;
+	if (path->phase == SB_PHASE_PROVING) {
+		/* Its completions have to be polled; less often the longer it takes. */
+		next = earlier(next, now + 2 * SB_MS +
+					     earlier((now - path->proving_since) / 16, 20 * SB_MS));
+	}
+	return next;
+}
+
+/* READY is repeated until the peer's has been seen. */
+static uint64_t tick_ready(struct sb_connection *connection, struct sb_path *path, uint64_t now)
+{
+	if (!path->own_ready || path->peer_ready) {
+		return SB_NEVER;
+	}
+	if (now >= path->ready_repeat) {
+		send_path_message(connection, path, SB_CONTROL_READY, false);
+		path->repeat_gap = earlier(path->repeat_gap * 2, REPEAT_MOST);
+		path->ready_repeat = now + path->repeat_gap;
+	}
+	return path->ready_repeat;
+}
+
+uint64_t sb_failback_tick(struct sb_connection *connection, uint64_t now)
+{
+	uint64_t next = SB_NEVER;
+
+	for (int i = 0; i < connection->path_count; i++) {
+		struct sb_path *path = &connection->path[i];
+
+		if (path->building) {
+			continue;
+		}
+		switch (path->phase) {
+		case SB_PHASE_DOWN:
+			next = earlier(next, tick_down(connection, path, now));
+			break;
+		case SB_PHASE_OFFERED:
+			next = earlier(next, tick_offered(connection, path, now));
+			break;
+		case SB_PHASE_PROVING:
+			next = earlier(next, tick_proving(connection, path, now));
+			next = earlier(next, tick_ready(connection, path, now));
+			break;
+		case SB_PHASE_UP:
+			next = earlier(next, tick_ready(connection, path, now));
+			break;
+		case SB_PHASE_CREATE:
+		case SB_PHASE_CONNECT:
+			next = now;
+			break;
+		case SB_PHASE_DRAINING:
+			next = earlier(next, now + SB_MS);
+			break;
+		}
+	}
+	return next;
+}

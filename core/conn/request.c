@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests and memory as the application sees them. */
+#include "conn/conn.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "util/log.h"
+
+static void give_back(struct sb_connection *connection, struct sb_request *request)
+{
+	if (request->kind == SB_REQUEST_RECV) {
+		connection->slot[request->seq % SB_WINDOW].used = false;
+		return;
+	}
+	request->kind = SB_REQUEST_FREE;
+	request->next_free = connection->free_requests;
+	connection->free_requests = request;
+}
+
+static void report_sizes(const struct sb_connection *connection, const struct sb_request *request,
+			 size_t *bytes)
+{
+	const struct sb_recv_slot *slot;
+
+	if (bytes == NULL) {
+		return;
+	}
+	if (request->kind != SB_REQUEST_RECV) {
+		bytes[0] = request->bytes;
+		return;
+	}
+	slot = &connection->slot[request->seq % SB_WINDOW];
+	for (uint32_t i = 0; i < slot->count; i++) {
+		bytes[i] = slot->bytes[i];
+	}
+}
+
+int sb_test(struct sb_request *request, int *done, size_t *bytes)
+{
+	struct sb_connection *connection = request->connection;
+	int result = 0;
+
+	*done = 0;
+	sb_owner_enter(&connection->owner);
+	if (!request->done) {
+		sb_connection_progress(connection);
+	}
+	if (request->done) {
+		report_sizes(connection, request, bytes);
+		give_back(connection, request);
+		*done = 1;
+	} else {
+		result = connection->failed;
+	}
+	sb_owner_leave(&connection->owner);
+	return result;
+}
+
+int sb_flush(struct sb_connection *connection, int n, void *const *data, const size_t *bytes,
+	     struct sb_memory *const *memory, struct sb_request **request)
+{
+	struct sb_request *taken;
+	int result = 0;
+
+	(void)data;
+	(void)bytes;
+	*request = NULL;
+	if (connection->is_sender || n < 1 || n > SB_GROUP_MAX) {
+		return -EINVAL;
+	}
+	for (int i = 0; i < n; i++) {
+		if (memory[i] != NULL && memory[i]->type != SB_MEMORY_HOST) {
+			return -EOPNOTSUPP;
+		}
+	}
+	sb_owner_enter(&connection->owner);
+	taken = connection->free_requests;
+	if (connection->failed != 0) {
+		result = connection->failed;
+	} else if (taken != NULL) {
+		/* Host memory is coherent with the completion queue: nothing is left to wait for.
+		 */
+		connection->free_requests = taken->next_free;
+		*taken = (struct sb_request){
+			.connection = connection, .kind = SB_REQUEST_FLUSH, .done = true};
+		*request = taken;
+	}
+	sb_owner_leave(&connection->owner);
+	return result;
+}
+
+int sb_register(struct sb_connection *connection, void *address, size_t bytes,
+		enum sb_memory_type type, struct sb_memory **memory)
+{
+	return sb_memory_cache_get(connection->parts.cache, connection->device,
+				   connection->device_count, address, bytes, type, SB_MEMORY_ACCESS,
+				   memory);
+}
+
+int sb_register_dmabuf(struct sb_connection *connection, void *address, size_t bytes,
+		       enum sb_memory_type type, uint64_t offset, int fd, struct sb_memory **memory)
+{
+	return sb_memory_cache_get_dmabuf(connection->parts.cache, connection->device,
+					  connection->device_count, address, bytes, type, offset,
+					  fd, SB_MEMORY_ACCESS, memory);
+}
+
+int sb_deregister(struct sb_connection *connection, struct sb_memory *memory)
+{
+	sb_memory_cache_put(connection->parts.cache, memory);
+	return 0;
+}
