@@ -69,6 +69,7 @@ struct sb_connection_parts {
 	int port_count;
 	struct sb_memory_cache *cache;
 	struct sb_connection_settings settings;
+	struct sb_context *context; /* for context.c and its neighbours; the protocol needs none */
 };
 
 /* `port`: index of this end's primary. `peer`: text for errors. A sender sends its HELLO at once.

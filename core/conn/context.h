@@ -6,7 +6,9 @@
 #ifndef SB_CONN_CONTEXT_H
 #define SB_CONN_CONTEXT_H
 
+#include "conn/conn.h"
 #include "link/monitor.h"
+#include "stats/stats.h"
 #include "switchback.h"
 #include "verbs/device.h"
 #include "verbs/memory.h"
@@ -20,7 +22,9 @@ struct sb_context {
 	struct sb_port **ports;
 	int port_count;
 	struct sb_memory_cache memory;
-	struct sb_monitor *monitor; /* NULL: opened by sb_context_open_manual() */
+	struct sb_connection_parts parts; /* what connections are created with */
+	struct sb_monitor *monitor;       /* NULL: opened by sb_context_open_manual() */
+	struct sb_stats *stats;           /* likewise */
 };
 
 /*
@@ -29,5 +33,14 @@ struct sb_context {
  */
 int sb_context_open_manual(const struct sb_verbs *verbs, const struct sb_options *options,
 			   struct sb_context **context);
+
+/* Fills backups and backup_reason of all ports (ports.c). -EINVAL: SWITCHBACK_BACKUP is wrong. */
+int sb_context_choose_backups(struct sb_context *context);
+
+/* A connected control socket becomes a connection that the monitor serves; `preamble` (may be NULL)
+ * goes out before the protocol's own messages. The socket is taken, also on failure. */
+int sb_context_adopt(struct sb_context *context, int fd, int port, int is_sender, uint64_t id,
+		     const void *preamble, size_t preamble_bytes,
+		     struct sb_connection **connection);
 
 #endif

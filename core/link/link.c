@@ -312,7 +312,8 @@ struct sb_monitor_link *sb_link_enter(struct sb_monitor *monitor, uint32_t slot,
 
 	pthread_mutex_lock(&monitor->lock);
 	if (slot < monitor->slot_count &&
-	    (generation == NULL || (monitor->slots[slot].generation & SB_GENERATION_MASK) == *generation)) {
+	    (generation == NULL ||
+	     (monitor->slots[slot].generation & SB_GENERATION_MASK) == *generation)) {
 		link = monitor->slots[slot].link;
 	}
 	if (link != NULL && link->connection == NULL) {

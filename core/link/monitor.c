@@ -246,6 +246,21 @@ static uint64_t tick_links(struct sb_monitor *monitor)
 	return next;
 }
 
+static void poll_ports(struct sb_monitor *monitor)
+{
+	const struct sb_monitor_config *config = &monitor->config;
+	uint64_t now;
+
+	for (int i = 0; i < config->port_count; i++) {
+		check_port(monitor, config->ports[i]);
+	}
+	now = sb_clock_ns();
+	monitor->next_poll = now + SB_MONITOR_POLL_MS * SB_MS;
+	if (config->periodic != NULL) {
+		config->periodic(config->periodic_context, now);
+	}
+}
+
 static int wait_ms(uint64_t until)
 {
 	uint64_t now = sb_clock_ns();
@@ -268,10 +283,7 @@ static void *run(void *argument)
 			dispatch(monitor, &events[i]);
 		}
 		if (sb_clock_ns() >= monitor->next_poll) {
-			for (int i = 0; i < monitor->config.port_count; i++) {
-				check_port(monitor, monitor->config.ports[i]);
-			}
-			monitor->next_poll = sb_clock_ns() + SB_MONITOR_POLL_MS * SB_MS;
+			poll_ports(monitor);
 		}
 		next = tick_links(monitor);
 	}

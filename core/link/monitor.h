@@ -30,6 +30,9 @@ struct sb_monitor_config {
 	int port_count;
 	sb_event_fn event; /* for sb_connection_io.event; may be NULL */
 	void *event_context;
+	/* Called by the thread every SB_MONITOR_POLL_MS; may be NULL. */
+	void (*periodic)(void *context, uint64_t now);
+	void *periodic_context;
 };
 
 int sb_monitor_start(const struct sb_monitor_config *config, struct sb_monitor **monitor);
