@@ -14,7 +14,6 @@
 
 #define POLL_OTHERS_EVERY 16u
 #define FIRST_PATHS_WAIT  (300 * SB_MS) /* from the first proven path, for the others */
-#define SLACK_TICK        (50 * SB_MS)
 
 int sb_connection_settings_init(struct sb_connection_settings *settings)
 {
@@ -78,7 +77,7 @@ int sb_connection_create(const struct sb_connection_parts *parts, int port, int 
 	connection->head = connection->transmit = 1;
 	connection->posted = connection->resume = connection->cts_next = 1;
 	connection->acked_resume = 1;
-	connection->created_at = connection->last_active = sb_connection_now(connection);
+	connection->created_at = connection->last_look = sb_connection_now(connection);
 	connection->attention = true;
 	connection->sync_cause = "connect";
 	snprintf(connection->peer, sizeof(connection->peer), "%s", peer);
@@ -487,16 +486,18 @@ static uint64_t tick_owned(struct sb_connection *connection, uint64_t now)
 		next = earlier(next, sb_failback_tick(connection, now));
 	}
 	next = earlier(next, check_all_down(connection, now));
-	return earlier(next, now + SLACK_TICK);
+	return next;
 }
 
 uint64_t sb_connection_tick(struct sb_connection *connection, uint64_t now)
 {
 	bool build;
+	uint64_t look;
 	uint64_t next = atomic_load_explicit(&connection->next_due, memory_order_relaxed);
 
-	if (!atomic_load_explicit(&connection->attention, memory_order_relaxed) && now < next) {
-		return next;
+	if (!atomic_load_explicit(&connection->attention, memory_order_relaxed) && now < next &&
+	    sb_watch_calm(connection, now, &look)) {
+		return earlier(next, look);
 	}
 	sb_owner_take(&connection->owner);
 	if (connection->failed != 0) {
@@ -511,7 +512,8 @@ uint64_t sb_connection_tick(struct sb_connection *connection, uint64_t now)
 		next = now;
 	}
 	atomic_store_explicit(&connection->next_due, next, memory_order_relaxed);
-	return next;
+	(void)sb_watch_calm(connection, now, &look);
+	return earlier(next, look);
 }
 
 /* ---- figures ---- */

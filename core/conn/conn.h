@@ -177,11 +177,12 @@ struct sb_path {
 	/* Liveness, read by the monitor without ownership. */
 	_Atomic uint32_t progress;    /* completions and arrivals so far */
 	_Atomic uint32_t outstanding; /* signalled work not yet completed */
-	uint32_t watched_progress;
-	uint64_t watched_since;  /* when `watched_progress` was last seen to change */
-	uint64_t probe_sent;     /* 0: no stall probe outstanding */
-	uint64_t probe_answered; /* when the last stall probe came back */
-	uint64_t witness_at;     /* when another path answered while this one did not */
+	_Atomic uint32_t watched_progress;
+	_Atomic bool watched;           /* it is up */
+	_Atomic uint64_t watched_since; /* when `watched_progress` was last seen to change */
+	uint64_t probe_sent;            /* 0: no stall probe outstanding */
+	uint64_t probe_answered;        /* when the last stall probe came back */
+	uint64_t witness_at;            /* when another path answered while this one did not */
 	uint32_t probes_outstanding;
 	uint64_t fault_repeat, fault_gap; /* sender: FAULT is repeated until fenced by the peer */
 	bool fault_open;
@@ -189,6 +190,18 @@ struct sb_path {
 
 	_Atomic uint64_t bytes, messages;
 };
+
+/* Counters that only the owner writes and anybody reads: no atomic read-modify-write is needed. */
+static inline void sb_count(_Atomic uint64_t *counter, uint64_t more)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+			      memory_order_relaxed);
+}
+static inline void sb_count32(_Atomic uint32_t *counter, uint32_t more)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+			      memory_order_relaxed);
+}
 
 /* One seq at the sender: a matched group of sends. */
 enum sb_send_state { SB_SEND_FREE, SB_SEND_MATCHING, SB_SEND_POSTED, SB_SEND_SENT, SB_SEND_DONE };
@@ -288,8 +301,8 @@ struct sb_connection {
 	int primary_port;
 	uint64_t id;
 	uint32_t control_idx;
-	uint32_t ports_told; /* bitmap last told */
-	uint64_t ports_repeat;
+	uint32_t ports_idx;  /* idx of the newest message whose port bitmap was taken */
+	uint64_t idle_probe; /* when idle paths are looked at next */
 	struct sb_device *device[SB_PATHS_MAX]; /* distinct devices of the paths */
 	int device_count;
 	int port_list[SB_PATHS_MAX], port_list_count;
@@ -298,7 +311,7 @@ struct sb_connection {
 	struct sb_region_info peer_info;
 	uint64_t created_at;
 	uint64_t ready_since;
-	uint64_t last_active;
+	uint64_t last_look; /* of the stall watch; the monitor alone */
 	uint8_t oob_buffer[sizeof(struct sb_frame) + SB_FRAME_MAX];
 	size_t oob_fill;
 	bool oob_gone;
@@ -405,6 +418,9 @@ void sb_failback_port_change(struct sb_connection *connection);
 
 /* watch.c: is a path alive? */
 uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now);
+/* Without ownership: nothing stalls. *next: when to look again. */
+bool sb_watch_calm(struct sb_connection *connection, uint64_t now, uint64_t *next);
+void sb_watch_start(struct sb_path *path, uint64_t now);
 void sb_watch_answered(struct sb_connection *connection, struct sb_path *path);
 
 #endif

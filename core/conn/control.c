@@ -85,7 +85,6 @@ void sb_control_send(struct sb_connection *connection, struct sb_control *messag
 		}
 	}
 	(void)sb_frame_send(connection, SB_FRAME_CONTROL, message, sizeof(*message));
-	connection->ports_told = message->ports;
 }
 
 void sb_control_mailbox(struct sb_connection *connection, struct sb_path *path, uint32_t slot)

@@ -88,9 +88,7 @@ static void set_up(struct sb_connection *connection, struct sb_path *path)
 
 	path->phase = SB_PHASE_UP;
 	path->up_since = now;
-	path->watched_progress = atomic_load(&path->progress);
-	path->watched_since = now;
-	path->probe_sent = path->witness_at = 0;
+	sb_watch_start(path, now);
 	sb_connection_event(connection, SB_EVENT_PROVEN, path, 0, "answered both ways");
 	if (connection->is_sender || !connection->ready) {
 		return; /* the receiver chooses; the first choice is made by the tick */
@@ -103,7 +101,7 @@ static void set_up(struct sb_connection *connection, struct sb_path *path)
 	}
 	sb_recv_choose_path(connection);
 	if (connection->active != before) {
-		atomic_fetch_add(&connection->failbacks, 1);
+		sb_count32(&connection->failbacks, 1);
 		sb_connection_event(connection, SB_EVENT_FAILBACK, path, 0, "proven again");
 	}
 }
@@ -258,6 +256,11 @@ void sb_failback_ports(struct sb_connection *connection, const struct sb_control
 {
 	uint64_t now = sb_connection_now(connection);
 
+	/* What comes by the socket may be older than what a mailbox brought. */
+	if ((int32_t)(message->idx - connection->ports_idx) <= 0) {
+		return;
+	}
+	connection->ports_idx = message->idx;
 	for (int i = 0; i < connection->path_count; i++) {
 		struct sb_path *path = &connection->path[i];
 		bool up = message->ports >> i & 1;

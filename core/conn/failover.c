@@ -114,7 +114,7 @@ void sb_failover_sync_ack(struct sb_connection *connection, const struct sb_cont
 
 		if (connection->switching) {
 			connection->switching = false;
-			atomic_fetch_add(&connection->failovers, 1);
+			sb_count32(&connection->failovers, 1);
 			sb_connection_event(connection, SB_EVENT_FAILOVER, path, 0,
 					    connection->sync_cause);
 		}
@@ -190,7 +190,7 @@ static void apply_sync(struct sb_connection *connection)
 	send_ack(connection);
 	if (sync->new_path >= 0) {
 		if (connection->active >= 0 && connection->active != sync->new_path) {
-			atomic_fetch_add(&connection->failovers, 1);
+			sb_count32(&connection->failovers, 1);
 			sb_connection_event(connection, SB_EVENT_FAILOVER,
 					    &connection->path[(int)sync->new_path], 0,
 					    connection->sync_cause);

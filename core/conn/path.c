@@ -41,7 +41,7 @@ int sb_path_post(struct sb_connection *connection, struct sb_path *path, struct 
 		signalled += (work->send_flags & IBV_SEND_SIGNALED) != 0;
 	}
 	path->sq_posted = index;
-	atomic_fetch_add_explicit(&path->outstanding, signalled, memory_order_relaxed);
+	sb_count32(&path->outstanding, signalled);
 	if (ibv_post_send(path->qp, first, &bad) != 0) {
 		sb_path_suspect(connection, path, "posting was refused");
 		return -EIO;
@@ -121,7 +121,7 @@ static void send_completed(struct sb_connection *connection, struct sb_path *pat
 			   const struct ibv_wc *wc)
 {
 	path->sq_done = SB_WORK_INDEX(wc->wr_id);
-	atomic_fetch_sub_explicit(&path->outstanding, 1, memory_order_relaxed);
+	sb_count32(&path->outstanding, (uint32_t)-1);
 	switch (SB_WORK_TYPE(wc->wr_id)) {
 	case SB_WORK_RECORD:
 		sb_send_completed(connection, path, SB_WORK_SLOT(wc->wr_id));
@@ -186,7 +186,7 @@ int sb_path_poll(struct sb_connection *connection, struct sb_path *path)
 		} else {
 			send_completed(connection, path, &wc[i]);
 		}
-		atomic_fetch_add_explicit(&path->progress, 1, memory_order_relaxed);
+		sb_count32(&path->progress, 1);
 	}
 	if (path->rq_missing >= REFILL_BATCH && path->phase != SB_PHASE_DRAINING) {
 		sb_path_refill(connection, path);
@@ -211,6 +211,7 @@ void sb_path_suspect(struct sb_connection *connection, struct sb_path *path, con
 	}
 	path->was_up = path->phase == SB_PHASE_UP;
 	path->phase = SB_PHASE_DRAINING;
+	atomic_store_explicit(&path->watched, false, memory_order_relaxed);
 	path->send_marker_posted = path->recv_marker_posted = false;
 	path->send_drained = path->recv_drained = false;
 	path->fence_deadline = sb_connection_now(connection) + FENCE_LIMIT;

@@ -211,7 +211,7 @@ void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint
 	uint64_t total = 0;
 
 	if (index >= SB_WINDOW) {
-		atomic_fetch_add(&connection->dropped_records, 1);
+		sb_count(&connection->dropped_records, 1);
 		return;
 	}
 	record = &connection->region.path[path->index].record[index];
@@ -219,7 +219,7 @@ void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint
 	/* Only the open request with exactly this seq; anything else is a late copy. */
 	if (record->seq < connection->resume || record->seq >= connection->posted || !slot->used ||
 	    slot->received || slot->request.seq != record->seq || record->count != slot->count) {
-		atomic_fetch_add(&connection->dropped_records, 1);
+		sb_count(&connection->dropped_records, 1);
 		return;
 	}
 	for (uint32_t i = 0; i < slot->count; i++) {
@@ -228,8 +228,8 @@ void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint
 	}
 	slot->received = true;
 	slot->request.done = true;
-	atomic_fetch_add_explicit(&path->bytes, total, memory_order_relaxed);
-	atomic_fetch_add_explicit(&path->messages, 1, memory_order_relaxed);
+	sb_count(&path->bytes, total);
+	sb_count(&path->messages, 1);
 	while (connection->resume < connection->posted &&
 	       slot_of(connection, connection->resume)->received) {
 		connection->resume++;

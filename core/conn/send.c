@@ -91,7 +91,7 @@ static bool open_group(struct sb_connection *connection, struct sb_send_group *g
 
 		connection->active = last->path;
 		if (back) {
-			atomic_fetch_add(&connection->failbacks, 1);
+			sb_count32(&connection->failbacks, 1);
 			sb_connection_event(connection, SB_EVENT_FAILBACK,
 					    &connection->path[last->path], 0,
 					    "the receiver names it again");
@@ -368,8 +368,8 @@ void sb_send_completed(struct sb_connection *connection, struct sb_path *path, u
 	for (uint32_t i = 0; i < group->count; i++) {
 		bytes += group->buffer[i].bytes;
 	}
-	atomic_fetch_add_explicit(&path->bytes, bytes, memory_order_relaxed);
-	atomic_fetch_add_explicit(&path->messages, 1, memory_order_relaxed);
+	sb_count(&path->bytes, bytes);
+	sb_count(&path->messages, 1);
 	if (!connection->settings.send_ack || group->seq < connection->acked_resume) {
 		complete(group);
 	}
@@ -463,7 +463,7 @@ void sb_send_rollback(struct sb_connection *connection, const struct sb_control 
 		matching->path = sync->new_path;
 	}
 	if (count > 0) {
-		atomic_fetch_add(&connection->replayed, count);
+		sb_count(&connection->replayed, count);
 		sb_connection_event(connection, SB_EVENT_REPLAY, NULL, count, "rolled back");
 	}
 }

@@ -14,8 +14,14 @@
 #include "util/clock.h"
 
 #define PROBES_MOST 8
-#define IDLE_PROBE  (1 * SB_S) /* an idle path is looked at this often */
-#define LATE_FACTOR 3          /* a tick this many stall times late: it was us who slept */
+#define IDLE_PROBE  (1 * SB_S)   /* an idle path is looked at this often */
+#define LATE_LEAST  (30 * SB_MS) /* a look this late, or 3 stall times: it was us who slept */
+#define LATE_FACTOR 3
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
 
 static void post_probe(struct sb_connection *connection, struct sb_path *path)
 {
@@ -40,103 +46,144 @@ void sb_watch_answered(struct sb_connection *connection, struct sb_path *path)
 	}
 }
 
-static void forget_stall(struct sb_path *path, uint64_t now)
+static void look_again(struct sb_path *path, uint64_t now)
 {
-	path->watched_progress = atomic_load_explicit(&path->progress, memory_order_relaxed);
-	path->watched_since = now;
+	atomic_store_explicit(&path->watched_progress,
+			      atomic_load_explicit(&path->progress, memory_order_relaxed),
+			      memory_order_relaxed);
+	atomic_store_explicit(&path->watched_since, now, memory_order_relaxed);
+}
+
+static bool idle_or_moving(const struct sb_path *path)
+{
+	return atomic_load_explicit(&path->outstanding, memory_order_relaxed) == 0 ||
+	       atomic_load_explicit(&path->progress, memory_order_relaxed) !=
+		       atomic_load_explicit(&path->watched_progress, memory_order_relaxed);
+}
+
+void sb_watch_start(struct sb_path *path, uint64_t now)
+{
+	look_again(path, now);
 	path->probe_sent = 0;
 	path->witness_at = 0;
-}
-
-static bool idle(const struct sb_path *path)
-{
-	return atomic_load_explicit(&path->outstanding, memory_order_relaxed) == 0;
-}
-
-static bool moved(const struct sb_path *path)
-{
-	return atomic_load_explicit(&path->progress, memory_order_relaxed) !=
-	       path->watched_progress;
+	atomic_store_explicit(&path->watched, true, memory_order_relaxed);
 }
 
 static void probe_all(struct sb_connection *connection, struct sb_path *stalled, uint64_t now)
 {
-	stalled->probe_sent = now;
 	stalled->next_stimulus = now + 2 * connection->settings.stall;
 	for (int i = 0; i < connection->path_count; i++) {
-		struct sb_path *path = &connection->path[i];
-
-		if (sb_path_up(path)) {
-			post_probe(connection, path);
+		if (sb_path_up(&connection->path[i])) {
+			post_probe(connection, &connection->path[i]);
 		}
 	}
 }
 
-static bool witnessed(struct sb_connection *connection, const struct sb_path *stalled)
+/* When another path first answered since this one was asked; 0: none did. */
+static uint64_t witness(const struct sb_connection *connection, const struct sb_path *stalled)
 {
+	uint64_t first = 0;
+
 	for (int i = 0; i < connection->path_count; i++) {
 		const struct sb_path *other = &connection->path[i];
 
 		if (other != stalled && sb_path_up(other) &&
-		    other->probe_answered >= stalled->probe_sent) {
-			return true;
+		    other->probe_answered >= stalled->probe_sent &&
+		    (first == 0 || other->probe_answered < first)) {
+			first = other->probe_answered;
 		}
 	}
-	return false;
+	return first;
 }
 
-static void watch_stalled(struct sb_connection *connection, struct sb_path *path, uint64_t now)
+/* Returns when to look again. */
+static uint64_t watch_stalled(struct sb_connection *connection, struct sb_path *path, uint64_t now)
 {
 	uint64_t stall = connection->settings.stall;
+	uint64_t since = atomic_load_explicit(&path->watched_since, memory_order_relaxed);
 
 	if (path->probe_sent == 0) {
-		if (now - path->watched_since >= stall) {
-			probe_all(connection, path, now);
+		if (now < since + stall) {
+			return since + stall;
 		}
-		return;
+		path->probe_sent = now;
+		probe_all(connection, path, now);
 	}
 	if (path->witness_at == 0) {
-		if (witnessed(connection, path)) {
-			path->witness_at = now;
-		} else if (now >= path->next_stimulus) {
+		path->witness_at = witness(connection, path);
+	}
+	if (path->witness_at == 0) {
+		if (now >= path->next_stimulus) {
 			/* Nobody answers: ask again now and then, so that whichever path comes
 			 * back first is noticed. */
-			uint64_t asked = path->probe_sent;
-
 			probe_all(connection, path, now);
-			path->probe_sent = asked;
-			path->next_stimulus = now + 2 * stall;
 		}
-		return;
+		return now + stall / 8;
 	}
-	if (now - path->witness_at >= stall) {
-		sb_path_suspect(connection, path,
-				"no answer to a probe while another path answers");
+	if (now < path->witness_at + stall) {
+		return path->witness_at + stall;
 	}
+	sb_path_suspect(connection, path, "no answer to a probe while another path answers");
+	return now;
 }
 
 uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now)
 {
 	uint64_t stall = connection->settings.stall;
-	bool late = now - connection->last_active > LATE_FACTOR * stall;
-	bool stalled = false;
+	uint64_t late_after = LATE_FACTOR * stall > LATE_LEAST ? LATE_FACTOR * stall : LATE_LEAST;
+	bool late = now - connection->last_look > late_after;
+	bool probe_idle = now >= connection->idle_probe;
+	uint64_t next;
 
-	connection->last_active = now;
+	connection->last_look = now;
+	if (probe_idle) {
+		connection->idle_probe = now + IDLE_PROBE;
+	}
+	next = connection->idle_probe;
 	for (int i = 0; i < connection->path_count; i++) {
 		struct sb_path *path = &connection->path[i];
 
 		if (!sb_path_up(path)) {
 			continue;
 		}
-		if (late || moved(path)) {
-			forget_stall(path, now);
-		} else if (!idle(path)) {
-			watch_stalled(connection, path, now);
-			stalled = true;
-		} else if (now - path->watched_since >= IDLE_PROBE) {
-			forget_stall(path, now);
-			post_probe(connection, path);
+		if (late || idle_or_moving(path)) {
+			bool idle = atomic_load(&path->outstanding) == 0;
+
+			sb_watch_start(path, now);
+			if (idle && probe_idle) {
+				post_probe(connection, path);
+			}
+		} else {
+			next = earlier(next, watch_stalled(connection, path, now));
 		}
 	}
-	return now + (stalled ? stall / 4 : stall / 2);
+	return next;
+}
+
+bool sb_watch_calm(struct sb_connection *connection, uint64_t now, uint64_t *next)
+{
+	uint64_t stall = connection->settings.stall;
+	bool busy = false;
+
+	*next = SB_NEVER;
+	if (!connection->settings.failover) {
+		return true;
+	}
+	for (int i = 0; i < connection->path_count; i++) {
+		struct sb_path *path = &connection->path[i];
+
+		if (!atomic_load_explicit(&path->watched, memory_order_relaxed)) {
+			continue;
+		}
+		busy |= atomic_load_explicit(&path->outstanding, memory_order_relaxed) != 0;
+		if (idle_or_moving(path)) {
+			look_again(path, now);
+		} else if (now >= atomic_load_explicit(&path->watched_since, memory_order_relaxed) +
+					  stall) {
+			return false;
+		}
+	}
+	connection->last_look = now;
+	*next = now + (busy ? stall / 8 : stall / 2);
+	return true;
 }
