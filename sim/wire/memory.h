@@ -48,7 +48,8 @@ bool memory_wire_step(struct memory_wire *wire, uint64_t until);
 void memory_wire_kick(struct wire_port *port);
 
 /* Calls call(context, now) at `when` (or at once if that has passed). -ENOMEM. Ties keep the order
- * of asking. cancel: true if it had not been called yet. */
+ * of asking. memory_wire_cancel: true if it had not been called yet. `id` may be
+ * NULL. */
 typedef void (*memory_wire_call_fn)(void *context, uint64_t now);
 int memory_wire_at(struct memory_wire *wire, uint64_t when, memory_wire_call_fn call, void *context,
 		   uint64_t *id);
