@@ -25,7 +25,7 @@ struct sb_handle {
 	uint8_t address[16];
 	char interface[IF_NAMESIZE]; /* of a link-local address: where it is to be looked for */
 };
-_Static_assert(sizeof(struct sb_handle) <= SB_HANDLE_BYTES, "fits into NCCL's handle");
+_Static_assert(sizeof(struct sb_handle) <= SB_HANDLE_BYTES, "fits into what a listener gives out");
 
 struct sb_preamble {
 	uint64_t magic;

@@ -31,8 +31,13 @@ int sb_port_info(const struct sb_context *context, int index, struct sb_port_inf
 		.active = atomic_load(&port->active),
 		.link_layer = port->link_layer,
 		.guid = port->device->guid,
+		.system_guid = port->device->attributes.sys_image_guid,
+		.max_queue_pairs = port->device->attributes.max_qp,
 		.speed_mbps = sb_port_speed_mbps(port),
 		.dmabuf = port->device->dmabuf,
+		.peer_memory = port->device->peer_memory,
+		.rail_id = port->rail_id,
+		.plane_id = port->plane_id,
 		.backup_count = port->backup_count,
 	};
 	memcpy(info->name, port->device->name, sizeof(info->name));

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define SB_HANDLE_BYTES 128 /* what a listener hands to its peer out of band; NCCL's limit */
+#define SB_HANDLE_BYTES 64  /* what a listener hands to its peer out of band */
 #define SB_GROUP_MAX    8   /* receives in one grouped receive; NCCL's maxRecvs */
 #define SB_REQUESTS_MAX 256 /* requests in flight on one connection */
 #define SB_PATHS_MAX    8   /* paths of one connection, the primary included */
@@ -88,15 +88,19 @@ struct sb_port_info {
 	char gid[SB_NAME_BYTES];    /* the chosen GID as text */
 	uint8_t gid_raw[16];
 	int gid_index;
-	int port_number; /* from 1 */
-	int rail;        /* index of the rail; -1 unknown */
-	int numa_node;   /* -1 unknown */
-	int active;      /* state at the time of the call */
-	int link_layer;  /* IBV_LINK_LAYER_* */
-	uint64_t guid;
+	int port_number;      /* from 1 */
+	int rail;             /* index of the rail; -1 unknown */
+	int numa_node;        /* -1 unknown */
+	int active;           /* state at the time of the call */
+	int link_layer;       /* IBV_LINK_LAYER_* */
+	uint64_t guid;        /* of the device, in host order */
+	uint64_t system_guid; /* of the whole card, as the device has it (network order) */
 	uint64_t speed_mbps;
+	int max_queue_pairs;
 	float latency_us;
-	int dmabuf; /* DMA-BUF registration works */
+	int dmabuf;            /* DMA-BUF registration works */
+	int peer_memory;       /* plain registration takes GPU memory */
+	int rail_id, plane_id; /* as NCCL_IB_HCA says, -1: it doesn't */
 	int backup_count;
 	int backups[SB_PATHS_MAX - 1];       /* port indexes, preferred first */
 	char backup_reason[SB_REASON_BYTES]; /* why this backup, or why none */

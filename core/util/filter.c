@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/filter.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,16 +18,33 @@ void sb_filter_parse(const char *text, struct sb_filter *filter)
 	}
 }
 
+/* Number in a field behind the name; -1: missing or empty, -2: no number. */
+static int field_number(const char *item, size_t bytes, int field)
+{
+	const char *end = item + bytes;
+	char *stop;
+	long value;
+
+	for (; field > 0 && item != NULL; field--) {
+		item = memchr(item, ':', (size_t)(end - item));
+		item = item != NULL ? item + 1 : NULL;
+	}
+	if (item == NULL || item == end || *item == ':') {
+		return -1;
+	}
+	value = strtol(item, &stop, 10);
+	return value >= 0 && value <= INT16_MAX && (stop == end || *stop == ':') ? (int)value : -2;
+}
+
 static bool item_matches(const struct sb_filter *filter, const char *item, size_t bytes,
 			 const char *name, int port)
 {
 	const char *colon = port != 0 ? memchr(item, ':', bytes) : NULL;
 
 	if (colon != NULL) {
-		char *end;
-		long wanted = strtol(colon + 1, &end, 10);
+		int wanted = field_number(item, bytes, 1);
 
-		if (end != item + bytes || end == colon + 1 || wanted != port) {
+		if (wanted != -1 && wanted != port) {
 			return false;
 		}
 		bytes = (size_t)(colon - item);
@@ -50,6 +68,19 @@ int sb_filter_match(const struct sb_filter *filter, const char *name, int port)
 		}
 		item += bytes + 1;
 	}
+}
+
+int sb_filter_number(const struct sb_filter *filter, int position, int field)
+{
+	const char *item = filter->items;
+	int number;
+
+	for (; position > 0 && *item != '\0'; position--) {
+		item += strcspn(item, ",");
+		item += *item == ',';
+	}
+	number = field_number(item, strcspn(item, ","), field);
+	return number >= 0 ? number : -1;
 }
 
 bool sb_filter_passes(const struct sb_filter *filter, const char *name, int port)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/device.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -34,6 +35,26 @@ static void read_pci(struct sb_device *device)
 		      device->name);
 	sb_sysfs_real(device->physical, sizeof(device->physical),
 		      "class/infiniband/%s/device/physfn", device->name);
+}
+
+/* Modules that lend GPU memory to RDMA devices; software devices (no PCI device) can't use them. */
+static bool peer_memory_works(const struct sb_device *device)
+{
+	static const char *const modules[] = {
+		"module/nvidia_peermem/version",
+		"kernel/mm/memory_peers/nv_mem/version",
+		"kernel/mm/memory_peers/nv_mem_nc/version",
+		"kernel/mm/memory_peers/amdkfd/version",
+	};
+	char version[64];
+
+	for (size_t i = 0; i < sizeof(modules) / sizeof(*modules); i++) {
+		if (device->pci_path[0] != '\0' &&
+		    sb_sysfs_text(version, sizeof(version), "%s", modules[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
 }
 
 /* With a file that isn't open, a device that could register answers EBADF. */
@@ -113,6 +134,7 @@ static struct sb_device *device_open(const struct opening *opening, struct ibv_d
 	}
 	read_pci(device);
 	device->dmabuf = dmabuf_works(device);
+	device->peer_memory = peer_memory_works(device);
 	return device;
 }
 
@@ -166,6 +188,7 @@ static struct sb_port *port_open(struct sb_device *device, int number, int link_
 	port->device = device;
 	port->index = index;
 	port->rail = index;
+	port->rail_id = port->plane_id = -1;
 	port->number = (uint8_t)number;
 	port->numa_node = device->numa_node;
 	port->link_layer = link_layer;
@@ -182,6 +205,28 @@ static struct sb_port *port_open(struct sb_device *device, int number, int link_
 	}
 	find_netdev(port);
 	return port;
+}
+
+static void read_ids(const struct sb_filter *filter, struct sb_port *port)
+{
+	int item = sb_filter_match(filter, port->device->name, port->number);
+
+	if (item >= 0 && !filter->exclude) {
+		port->rail_id = sb_filter_number(filter, item, 2);
+		port->plane_id = sb_filter_number(filter, item, 3);
+	}
+}
+
+static void use_rail_ids(struct opening *opening)
+{
+	for (int i = 0; i < opening->port_count; i++) {
+		if (opening->ports[i]->rail_id < 0) {
+			return;
+		}
+	}
+	for (int i = 0; i < opening->port_count; i++) {
+		opening->ports[i]->rail = opening->ports[i]->rail_id;
+	}
 }
 
 static int add_port(struct opening *opening, struct sb_device *device, int number)
@@ -214,6 +259,7 @@ static int add_port(struct opening *opening, struct sb_device *device, int numbe
 	if (grown[opening->port_count] == NULL) {
 		return -ENOMEM;
 	}
+	read_ids(&opening->filter, grown[opening->port_count]);
 	opening->port_count++;
 	return 0;
 }
@@ -247,20 +293,39 @@ static int add_device(struct opening *opening, struct sb_device *device)
 	return status;
 }
 
-/* By PCI address where both have one, so that the order is the same on hosts of the same make;
- * devices without (rxe, simulated) come last, by name. */
+/* Domain, bus, device and function of the last part of the path as one number; 0 without. */
+static uint64_t pci_number(const char *path)
+{
+	const char *last = strrchr(path, '/');
+	uint64_t number = 0;
+
+	for (last = last != NULL ? last + 1 : path; *last != '\0'; last++) {
+		if (isxdigit((unsigned char)*last)) {
+			number = number << 4 |
+				 (uint64_t)(isdigit((unsigned char)*last)
+						    ? *last - '0'
+						    : tolower((unsigned char)*last) - 'a' + 10);
+		}
+	}
+	return number;
+}
+
+/* The order that NCCL's own transport has, so that a job finds its devices where they were. */
 static int compare_devices(const void *a, const void *b)
 {
 	const struct sb_device *first = *(struct sb_device *const *)a;
 	const struct sb_device *second = *(struct sb_device *const *)b;
 	bool known = first->pci_path[0] != '\0';
-	int order;
+	uint64_t a_number = pci_number(first->pci_path);
+	uint64_t b_number = pci_number(second->pci_path);
 
 	if (known != (second->pci_path[0] != '\0')) {
 		return known ? -1 : 1;
 	}
-	order = strverscmp(first->pci_path, second->pci_path);
-	return order != 0 ? order : strverscmp(first->name, second->name);
+	if (a_number != b_number) {
+		return a_number < b_number ? -1 : 1;
+	}
+	return strverscmp(first->name, second->name);
 }
 
 static int open_all(struct opening *opening, struct ibv_device **list, int count)
@@ -279,7 +344,9 @@ static int open_all(struct opening *opening, struct ibv_device **list, int count
 			opened[opened_count++] = device;
 		}
 	}
-	qsort(opened, (size_t)opened_count, sizeof(*opened), compare_devices);
+	if (opening->settings.pci_order) {
+		qsort(opened, (size_t)opened_count, sizeof(*opened), compare_devices);
+	}
 	for (int i = 0; i < opened_count; i++) {
 		if (status == 0) {
 			status = add_device(opening, opened[i]);
@@ -312,6 +379,7 @@ int sb_devices_open(const struct sb_verbs *verbs, struct sb_device ***devices, i
 	}
 	status = open_all(&opening, list, count);
 	verbs->free_device_list(list);
+	use_rail_ids(&opening);
 	if (status == 0 && opening.port_count == 0) {
 		sb_error("no usable RDMA port: %d devices, %d ports ruled out by NCCL_IB_HCA=%s",
 			 count, opening.refused, wanted != NULL ? wanted : "");

@@ -32,6 +32,7 @@ struct sb_verbs_settings {
 	int service_level;  /* NCCL_IB_SL; -1: not set */
 	int traffic_class;  /* NCCL_IB_TC; -1: not set */
 	int pkey_index;     /* NCCL_IB_PKEY */
+	int pci_order;      /* NCCL_IB_DEVICE_PCI_ORDER, 1 by default */
 	int relaxed_ordering; /* NCCL_IB_PCI_RELAXED_ORDERING=1; off by default, see memory.h */
 };
 /* -EINVAL after one log line per bad value. */
@@ -50,6 +51,7 @@ struct sb_device {
 	uint64_t guid; /* in host order */
 	struct ibv_device_attr attributes;
 	bool dmabuf;      /* DMA-BUF registration works */
+	bool peer_memory; /* a kernel module lets plain registration take GPU memory */
 	atomic_int fatal; /* the device reported its death; its context is of no more use */
 };
 
@@ -57,7 +59,10 @@ struct sb_port {
 	struct sb_device *device;
 	int index;
 	uint8_t number; /* from 1 */
-	int rail; /* index of the port on its host; subnets are compared when two hosts meet */
+	/* What NCCL_IB_HCA says if it does for every port, else the index of the port on its host;
+	 * subnets are compared when two hosts meet. */
+	int rail;
+	int rail_id, plane_id;      /* as NCCL_IB_HCA says; -1: it doesn't */
 	char netdev[SB_NAME_BYTES]; /* "" if unknown */
 	char pci_path[SB_PCI_PATH_BYTES];
 	int numa_node;
@@ -81,7 +86,10 @@ struct sb_port {
 /*
  * Opens every device and lists its ports with an Ethernet or InfiniBand link layer, also those that
  * are down. A device that can't be opened gets one WARN and is left out.
- * NCCL_IB_HCA limits the choice: "mlx5_0:1,mlx5_1" names begin so, "=…" exact, "^…" all but those.
+ * NCCL_IB_HCA limits the choice: "mlx5_0:1,mlx5_1" names begin so, "=…" exact, "^…" all but those;
+ * an item is NAME:PORT:RAIL:PLANE. Devices are in the order of their PCI addresses (domain, bus,
+ * device, function), those without at the end, all by name where that is equal; with
+ * NCCL_IB_DEVICE_PCI_ORDER=0 as libibverbs lists them.
  * -ENODEV: no port is left (one log line says why), -EINVAL: bad environment, -ENOMEM.
  */
 int sb_devices_open(const struct sb_verbs *verbs, struct sb_device ***devices, int *device_count,

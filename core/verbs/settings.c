@@ -47,6 +47,7 @@ int sb_verbs_settings_read(struct sb_verbs_settings *settings)
 		.retry_count = 7,
 		.service_level = -1,
 		.traffic_class = -1,
+		.pci_order = 1,
 	};
 	struct {
 		const char *name;
@@ -61,6 +62,7 @@ int sb_verbs_settings_read(struct sb_verbs_settings *settings)
 		{"NCCL_IB_SL", -1, 15, &settings->service_level},
 		{"NCCL_IB_TC", -1, 255, &settings->traffic_class},
 		{"NCCL_IB_PKEY", 0, 65535, &settings->pkey_index},
+		{"NCCL_IB_DEVICE_PCI_ORDER", 0, 1, &settings->pci_order},
 		{"NCCL_IB_PCI_RELAXED_ORDERING", 0, 2, &settings->relaxed_ordering},
 	};
 
