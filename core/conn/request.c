@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests and memory as the application sees them. */
+/* Requests as the application sees them. */
 #include "conn/conn.h"
 
 #include <errno.h>
@@ -88,26 +88,4 @@ int sb_flush(struct sb_connection *connection, int n, void *const *data, const s
 	}
 	sb_owner_leave(&connection->owner);
 	return result;
-}
-
-int sb_register(struct sb_connection *connection, void *address, size_t bytes,
-		enum sb_memory_type type, struct sb_memory **memory)
-{
-	return sb_memory_cache_get(connection->parts.cache, connection->device,
-				   connection->device_count, address, bytes, type, SB_MEMORY_ACCESS,
-				   memory);
-}
-
-int sb_register_dmabuf(struct sb_connection *connection, void *address, size_t bytes,
-		       enum sb_memory_type type, uint64_t offset, int fd, struct sb_memory **memory)
-{
-	return sb_memory_cache_get_dmabuf(connection->parts.cache, connection->device,
-					  connection->device_count, address, bytes, type, offset,
-					  fd, SB_MEMORY_ACCESS, memory);
-}
-
-int sb_deregister(struct sb_connection *connection, struct sb_memory *memory)
-{
-	sb_memory_cache_put(connection->parts.cache, memory);
-	return 0;
 }
