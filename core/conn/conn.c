@@ -265,6 +265,9 @@ void sb_connection_progress(struct sb_connection *connection)
 		return;
 	}
 	if (connection->is_sender) {
+		if (connection->settings.send_ack) {
+			sb_send_read_counts(connection);
+		}
 		sb_send_transmit(connection);
 	} else {
 		sb_recv_write_cts(connection);

@@ -244,6 +244,7 @@ struct sb_region {
 	struct sb_record *record_out;   /* sender: staging, one per seq */
 	struct sb_control *control_out; /* staging, SB_MAILBOX_SLOTS per path */
 	uint8_t *probe_out;             /* one probe per path */
+	uint64_t *count_out;            /* receiver: one count per path */
 	uint8_t *base;
 	size_t bytes;
 	struct sb_memory *memory;
@@ -377,6 +378,8 @@ void sb_send_completed(struct sb_connection *connection, struct sb_path *path, u
 void sb_send_rollback(struct sb_connection *connection, const struct sb_control *sync);
 /* A send completes when the receiver's count covers it (SEND_ACK). */
 void sb_send_acknowledged(struct sb_connection *connection, uint64_t resume);
+/* Looks at the counts that the receiver wrote on their own. */
+void sb_send_read_counts(struct sb_connection *connection);
 
 /* recv.c */
 void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint32_t imm);

@@ -105,7 +105,45 @@ static int write_cts(struct sb_connection *connection, struct sb_recv_slot *slot
 			    .rkey = path->peer_rkey},
 	};
 	slot->path = path->index;
-	return sb_path_post(connection, path, &work, 1);
+	if (sb_path_post(connection, path, &work, 1) != 0) {
+		return -EAGAIN;
+	}
+	connection->acked_resume = connection->resume;
+	return 0;
+}
+
+/* SEND_ACK: no CTS is due to carry the count, so it travels on its own. */
+static void write_count(struct sb_connection *connection)
+{
+	struct sb_path *path;
+	struct ibv_sge sge;
+	struct ibv_send_wr work;
+
+	if (connection->active < 0 || connection->acked_resume == connection->resume) {
+		return;
+	}
+	path = &connection->path[connection->active];
+	connection->region.count_out[path->index] = connection->resume;
+	sge = (struct ibv_sge){
+		.addr = (uintptr_t)&connection->region.count_out[path->index],
+		.length = sizeof(uint64_t),
+		.lkey = sb_path_lkey(path, connection->region.memory),
+	};
+	work = (struct ibv_send_wr){
+		.wr_id = SB_WORK_ID(SB_WORK_CTS, 0, 0),
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED |
+			      (sge.length <= path->limits.max_inline ? IBV_SEND_INLINE : 0u),
+		.wr.rdma = {.remote_addr = connection->region.peer +
+					   (uint64_t)path->index * sizeof(struct sb_region_path) +
+					   offsetof(struct sb_region_path, received),
+			    .rkey = path->peer_rkey},
+	};
+	if (sb_path_post(connection, path, &work, 1) == 0) {
+		connection->acked_resume = connection->resume;
+	}
 }
 
 void sb_recv_write_cts(struct sb_connection *connection)
@@ -125,7 +163,9 @@ void sb_recv_write_cts(struct sb_connection *connection)
 		}
 		connection->cts_next++;
 	}
-	connection->acked_resume = connection->resume;
+	if (connection->settings.send_ack) {
+		write_count(connection);
+	}
 }
 
 void sb_recv_reopen(struct sb_connection *connection)

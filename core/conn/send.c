@@ -390,6 +390,15 @@ void sb_send_acknowledged(struct sb_connection *connection, uint64_t resume)
 	}
 }
 
+void sb_send_read_counts(struct sb_connection *connection)
+{
+	for (int i = 0; i < connection->path_count; i++) {
+		sb_send_acknowledged(
+			connection,
+			__atomic_load_n(&connection->region.path[i].received, __ATOMIC_ACQUIRE));
+	}
+}
+
 /* ---- rollback ---- */
 
 static bool covered(const struct sb_control *sync, uint64_t seq)
