@@ -317,7 +317,7 @@ struct sb_connection {
 	size_t oob_fill;
 	bool oob_gone;
 	char peer[SB_NAME_BYTES];
-	char error[512];
+	char error[1024];
 	_Atomic uint32_t failovers, failbacks;
 	_Atomic uint64_t replayed, dropped_records;
 };

@@ -240,30 +240,33 @@ static void let_all_in(struct sb_listener *listener, uint64_t now)
 	}
 }
 
+/* One step for one guest, which may be gone afterwards. */
+static int serve(struct sb_listener *listener, struct guest *guest, uint64_t now,
+		 struct sb_connection **connection)
+{
+	int ready;
+
+	if (guest->connection == NULL) {
+		return examine(listener, guest, now) == 1 ? welcome(listener, guest) : 0;
+	}
+	ready = sb_connection_ready(guest->connection);
+	return ready != 0 ? finish(listener, guest, ready, connection) : 0;
+}
+
 int sb_accept(struct sb_listener *listener, struct sb_connection **connection)
 {
 	uint64_t now = sb_clock_ns();
 	struct guest *next;
+	int status = 0;
 
 	*connection = NULL;
 	let_all_in(listener, now);
-	for (struct guest *guest = listener->first; guest != NULL; guest = next) {
-		int status = 0;
-
+	for (struct guest *guest = listener->first;
+	     guest != NULL && status == 0 && *connection == NULL; guest = next) {
 		next = guest->next;
-		if (guest->connection == NULL && examine(listener, guest, now) == 1) {
-			status = welcome(listener, guest);
-		} else if (guest->connection != NULL) {
-			status = sb_connection_ready(guest->connection);
-			if (status != 0) {
-				return finish(listener, guest, status, connection);
-			}
-		}
-		if (status != 0) {
-			return status;
-		}
+		status = serve(listener, guest, now, connection);
 	}
-	return 0;
+	return status;
 }
 
 int sb_listener_close(struct sb_listener *listener)
