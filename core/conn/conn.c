@@ -20,7 +20,7 @@ int sb_connection_settings_init(struct sb_connection_settings *settings)
 	int64_t stall = 20, holddown = 200, all_down = 60, connect = 30;
 	int result = 0;
 
-	*settings = (struct sb_connection_settings){.failover = 1};
+	*settings = (struct sb_connection_settings){.failover = 1, .traffic_class = -1};
 	result |= sb_param_int("SWITCHBACK_STALL_MS", 1, 60000, &stall);
 	result |= sb_param_int("SWITCHBACK_HOLDDOWN_MS", 0, 60000, &holddown);
 	result |= sb_param_int("SWITCHBACK_ALL_DOWN_TIMEOUT", 0, 86400, &all_down);
@@ -539,6 +539,9 @@ void sb_connection_info(const struct sb_connection *connection, struct sb_connec
 {
 	memset(info, 0, sizeof(*info));
 	info->id = connection->id;
+	info->bundle = connection->parts.bundle;
+	info->part = connection->parts.part;
+	info->parts = connection->parts.parts;
 	info->is_sender = connection->is_sender;
 	info->paths = connection->path_count;
 	info->active = connection->active;

@@ -52,6 +52,7 @@ struct sb_connection_settings {
 	int force_backup;
 	int send_ack;
 	int spread;
+	int traffic_class; /* of the connection, both ends have the sender's; -1: none */
 	uint64_t stall;
 	uint64_t holddown;
 	uint64_t all_down_timeout;
@@ -69,6 +70,8 @@ struct sb_connection_parts {
 	int port_count;
 	struct sb_memory_cache *cache;
 	struct sb_connection_settings settings;
+	uint64_t bundle; /* as in sb_connect_options, for sb_connection_info() */
+	int part, parts;
 	struct sb_context *context; /* for context.c and its neighbours; the protocol needs none */
 };
 

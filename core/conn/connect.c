@@ -249,6 +249,7 @@ int sb_connect_start(struct sb_connection *connection)
 		.connection = connection->id,
 		.failover = (uint32_t)connection->settings.failover,
 		.send_ack = (uint32_t)connection->settings.send_ack,
+		.traffic_class = connection->settings.traffic_class,
 	};
 
 	list_ports(connection);
@@ -274,11 +275,12 @@ static void on_hello(struct sb_connection *connection, const struct sb_hello *he
 		return;
 	}
 	if (hello->connection != connection->id || hello->ports == 0 ||
-	    hello->ports > SB_PATHS_MAX) {
+	    hello->ports > SB_PATHS_MAX || hello->traffic_class > 255) {
 		sb_connection_fail(connection, -EPROTO, "the peer's HELLO makes no sense");
 		return;
 	}
 	connection->settings.send_ack = hello->send_ack != 0;
+	connection->settings.traffic_class = hello->traffic_class;
 	if (hello->failover == 0) {
 		connection->settings.failover = 0;
 		connection->port_list_count = 1;

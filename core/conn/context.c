@@ -159,9 +159,10 @@ void sb_context_close(struct sb_context *context)
 	free(context);
 }
 
-int sb_context_adopt(struct sb_context *context, int fd, int port, int is_sender, uint64_t id,
-		     const void *preamble, size_t preamble_bytes, struct sb_connection **connection)
+int sb_context_adopt(struct sb_context *context, const struct sb_adoption *adoption,
+		     struct sb_connection **connection)
 {
+	struct sb_connection_parts parts = context->parts;
 	union sb_address address = {0};
 	socklen_t length = sizeof(address);
 	char peer[SB_NAME_BYTES] = "unknown peer";
@@ -169,20 +170,24 @@ int sb_context_adopt(struct sb_context *context, int fd, int port, int is_sender
 	const struct sb_connection_io *io;
 	int status;
 
-	if (getpeername(fd, &address.any, &length) == 0) {
+	if (getpeername(adoption->fd, &address.any, &length) == 0) {
 		sb_address_text(&address, peer, sizeof(peer));
 	}
-	status = sb_monitor_open(context->monitor, fd, &link);
+	status = sb_monitor_open(context->monitor, adoption->fd, &link);
 	if (status != 0) {
 		return status;
 	}
 	io = sb_monitor_io(link);
-	if (preamble != NULL) {
-		status = io->oob_send(io->context, preamble, preamble_bytes);
+	if (adoption->preamble != NULL) {
+		status = io->oob_send(io->context, adoption->preamble, adoption->preamble_bytes);
 	}
+	parts.settings.traffic_class = adoption->options.traffic_class;
+	parts.bundle = adoption->options.bundle;
+	parts.part = adoption->options.part;
+	parts.parts = adoption->options.parts;
 	if (status == 0) {
-		status = sb_connection_create(&context->parts, port, is_sender, id, io, peer,
-					      connection);
+		status = sb_connection_create(&parts, adoption->port, adoption->is_sender,
+					      adoption->id, io, peer, connection);
 	}
 	if (status != 0) {
 		sb_monitor_abandon(link);

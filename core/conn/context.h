@@ -37,10 +37,17 @@ int sb_context_open_manual(const struct sb_verbs *verbs, const struct sb_options
 /* Fills backups and backup_reason of all ports (ports.c). -EINVAL: SWITCHBACK_BACKUP is wrong. */
 int sb_context_choose_backups(struct sb_context *context);
 
-/* A connected control socket becomes a connection that the monitor serves; `preamble` (may be NULL)
- * goes out before the protocol's own messages. The socket is taken, also on failure. */
-int sb_context_adopt(struct sb_context *context, int fd, int port, int is_sender, uint64_t id,
-		     const void *preamble, size_t preamble_bytes,
+/* A connected control socket becomes a connection that the monitor serves. */
+struct sb_adoption {
+	int fd; /* is taken, also on failure */
+	int port;
+	int is_sender;
+	uint64_t id;
+	struct sb_connect_options options;
+	const void *preamble; /* goes out before the protocol's own messages; may be NULL */
+	size_t preamble_bytes;
+};
+int sb_context_adopt(struct sb_context *context, const struct sb_adoption *adoption,
 		     struct sb_connection **connection);
 
 #endif

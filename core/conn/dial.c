@@ -13,12 +13,32 @@
 struct sb_pending {
 	struct sb_context *context;
 	int port;
+	struct sb_connect_options options;
 	struct sb_preamble preamble;
 	struct sb_socket_connect tcp;
 	struct sb_connection *connection; /* NULL: TCP isn't through yet */
 };
 
 int sb_connect(struct sb_context *context, int port, const void *handle, struct sb_pending **result)
+{
+	return sb_connect_with(context, port, handle, &SB_CONNECT_DEFAULTS, result);
+}
+
+static int check_options(const struct sb_connect_options *options)
+{
+	if (options->traffic_class < -1 || options->traffic_class > 255) {
+		sb_error("connect: traffic class %d is not in 0 to 255", options->traffic_class);
+		return -EINVAL;
+	}
+	if (options->part < 0 || options->part >= options->parts || options->parts > UINT16_MAX) {
+		sb_error("connect: there is no part %d of %d", options->part, options->parts);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int sb_connect_with(struct sb_context *context, int port, const void *handle,
+		    const struct sb_connect_options *options, struct sb_pending **result)
 {
 	struct sb_pending *pending;
 	union sb_address address;
@@ -34,7 +54,10 @@ int sb_connect(struct sb_context *context, int port, const void *handle, struct 
 		return -EINVAL;
 	}
 	memcpy(&given, handle, sizeof(given));
-	status = sb_handle_address(&given, &address);
+	status = check_options(options);
+	if (status == 0) {
+		status = sb_handle_address(&given, &address);
+	}
 	if (status != 0) {
 		return status;
 	}
@@ -44,10 +67,14 @@ int sb_connect(struct sb_context *context, int port, const void *handle, struct 
 	}
 	pending->context = context;
 	pending->port = port;
+	pending->options = *options;
 	pending->preamble = (struct sb_preamble){.magic = SB_PREAMBLE_MAGIC,
 						 .version = SB_HANDLE_VERSION,
+						 .part = (uint16_t)options->part,
+						 .parts = (uint16_t)options->parts,
 						 .listener = given.id,
-						 .connection = sb_handle_random()};
+						 .connection = sb_handle_random(),
+						 .bundle = options->bundle};
 	sb_socket_connect_begin(&pending->tcp, &address,
 				sb_clock_ns() + context->parts.settings.connect_timeout);
 	*result = pending;
@@ -57,6 +84,14 @@ int sb_connect(struct sb_context *context, int port, const void *handle, struct 
 static int dial(struct sb_pending *pending)
 {
 	struct sb_socket_connect *tcp = &pending->tcp;
+	struct sb_adoption adoption = {
+		.port = pending->port,
+		.is_sender = 1,
+		.id = pending->preamble.connection,
+		.options = pending->options,
+		.preamble = &pending->preamble,
+		.preamble_bytes = sizeof(pending->preamble),
+	};
 	char peer[SB_NAME_BYTES];
 	int status = sb_socket_connect_poll(tcp, sb_clock_ns());
 
@@ -69,9 +104,8 @@ static int dial(struct sb_pending *pending)
 			 tcp->attempts, strerror(tcp->last_error != 0 ? tcp->last_error : -status));
 		return status;
 	}
-	return sb_context_adopt(pending->context, tcp->fd, pending->port, 1,
-				pending->preamble.connection, &pending->preamble,
-				sizeof(pending->preamble), &pending->connection);
+	adoption.fd = tcp->fd;
+	return sb_context_adopt(pending->context, &adoption, &pending->connection);
 }
 
 int sb_connect_test(struct sb_pending *pending, struct sb_connection **connection)

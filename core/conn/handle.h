@@ -30,11 +30,12 @@ _Static_assert(sizeof(struct sb_handle) <= SB_HANDLE_BYTES, "fits into what a li
 struct sb_preamble {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t reserved;
+	uint16_t part, parts;
 	uint64_t listener;   /* id of the handle */
 	uint64_t connection; /* random, chosen by the connecting end */
+	uint64_t bundle;     /* 0: none */
 };
-_Static_assert(sizeof(struct sb_preamble) == 32, "wire format");
+_Static_assert(sizeof(struct sb_preamble) == 40, "wire format");
 
 void sb_handle_make(const struct sb_interface *interface, const union sb_address *bound,
 		    uint64_t id, struct sb_handle *handle);

@@ -34,15 +34,38 @@ struct guest {
 
 struct sb_listener {
 	struct sb_context *context;
-	int port;
 	int fd;
 	uint64_t id;
 	struct guest *first; /* oldest first */
 	int strangers;
 	bool told_exhausted;
+	int port_count;
+	int ports[]; /* of the parts of a bundle, in turn */
 };
 
 int sb_listen(struct sb_context *context, int port, void *handle, struct sb_listener **result)
+{
+	return sb_listen_ports(context, &port, 1, handle, result);
+}
+
+static int check_ports(const struct sb_context *context, const int *ports, int count)
+{
+	if (count < 1) {
+		sb_error("listen: %d ports", count);
+		return -EINVAL;
+	}
+	for (int i = 0; i < count; i++) {
+		if (ports[i] < 0 || ports[i] >= context->port_count) {
+			sb_error("listen: there is no port %d, only 0 to %d", ports[i],
+				 context->port_count - 1);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+int sb_listen_ports(struct sb_context *context, const int *ports, int count, void *handle,
+		    struct sb_listener **result)
 {
 	struct sb_interface interface;
 	struct sb_listener *listener;
@@ -53,12 +76,11 @@ int sb_listen(struct sb_context *context, int port, void *handle, struct sb_list
 	if (context->monitor == NULL) {
 		return -EOPNOTSUPP;
 	}
-	if (port < 0 || port >= context->port_count) {
-		sb_error("listen: there is no port %d, only 0 to %d", port,
-			 context->port_count - 1);
-		return -EINVAL;
+	status = check_ports(context, ports, count);
+	if (status != 0) {
+		return status;
 	}
-	listener = calloc(1, sizeof(*listener));
+	listener = calloc(1, sizeof(*listener) + (size_t)count * sizeof(*ports));
 	if (listener == NULL) {
 		return -ENOMEM;
 	}
@@ -75,7 +97,8 @@ int sb_listen(struct sb_context *context, int port, void *handle, struct sb_list
 		return status;
 	}
 	listener->context = context;
-	listener->port = port;
+	listener->port_count = count;
+	memcpy(listener->ports, ports, (size_t)count * sizeof(*ports));
 	listener->id = sb_handle_random();
 	sb_handle_make(&interface, &address, listener->id, &made);
 	memset(handle, 0, SB_HANDLE_BYTES);
@@ -163,6 +186,9 @@ static const char *fault_in(const struct sb_listener *listener, const struct gue
 	if (guest->got.preamble.listener != listener->id) {
 		return "it looks for another listener";
 	}
+	if (guest->got.preamble.part >= guest->got.preamble.parts) {
+		return "its part of the bundle makes no sense";
+	}
 	return NULL;
 }
 
@@ -196,13 +222,20 @@ static int examine(struct sb_listener *listener, struct guest *guest, uint64_t n
 
 static int welcome(struct sb_listener *listener, struct guest *guest)
 {
-	int fd = guest->fd;
+	const struct sb_adoption adoption = {
+		.fd = guest->fd,
+		.port = listener->ports[guest->got.preamble.part % listener->port_count],
+		.id = guest->got.preamble.connection,
+		.options = {.traffic_class = -1,
+			    .bundle = guest->got.preamble.bundle,
+			    .part = guest->got.preamble.part,
+			    .parts = guest->got.preamble.parts},
+	};
 	int status;
 
 	guest->fd = -1;
 	listener->strangers--;
-	status = sb_context_adopt(listener->context, fd, listener->port, 0,
-				  guest->got.preamble.connection, NULL, 0, &guest->connection);
+	status = sb_context_adopt(listener->context, &adoption, &guest->connection);
 	if (status != 0) {
 		sb_error("accept: a connection from %s failed: %s", guest->peer, strerror(-status));
 		forget(listener, guest);

@@ -329,8 +329,16 @@ int sb_path_build(struct sb_connection *connection, struct sb_path *path)
 
 int sb_path_connect(struct sb_connection *connection, struct sb_path *path)
 {
-	(void)connection;
-	return sb_qp_connect(path->qp, path->port, path->psn, &path->remote);
+	struct sb_qp_address remote = path->remote;
+	int class = connection->settings.traffic_class;
+
+	/* The configured value of the host wins over both, see sb_qp_connect(). */
+	if (class >= 0 && path->port->link_layer == IBV_LINK_LAYER_INFINIBAND) {
+		remote.sl = (uint8_t)(class & 15);
+	} else if (class >= 0) {
+		remote.traffic_class = (uint8_t) class;
+	}
+	return sb_qp_connect(path->qp, path->port, path->psn, &remote);
 }
 
 void sb_path_release(struct sb_path *path)

@@ -126,7 +126,8 @@ static struct sb_send_buffer *find_buffer(struct sb_connection *connection, uint
 }
 
 static int send_owned(struct sb_connection *connection, const void *data, size_t bytes,
-		      uint32_t tag, struct sb_memory *memory, struct sb_request **request)
+		      size_t offset, uint32_t tag, struct sb_memory *memory,
+		      struct sb_request **request)
 {
 	struct sb_send_group *group;
 	struct sb_send_buffer *buffer;
@@ -139,11 +140,11 @@ static int send_owned(struct sb_connection *connection, const void *data, size_t
 		sb_connection_progress(connection);
 		return connection->failed;
 	}
-	if (bytes > buffer->room) {
+	if (offset > buffer->room || bytes > buffer->room - offset) {
 		sb_connection_fail(connection, -EMSGSIZE,
-				   "send %llu of %zu bytes (tag %u) is larger than its receive of "
-				   "%llu",
-				   (unsigned long long)connection->head, bytes, tag,
+				   "send %llu of %zu bytes at %zu (tag %u) is larger than its "
+				   "receive of %llu",
+				   (unsigned long long)connection->head, bytes, offset, tag,
 				   (unsigned long long)buffer->room);
 		return connection->failed;
 	}
@@ -153,6 +154,7 @@ static int send_owned(struct sb_connection *connection, const void *data, size_t
 				     .kind = SB_REQUEST_SEND,
 				     .seq = connection->head,
 				     .bytes = bytes};
+	buffer->remote_address += offset;
 	buffer->data = data;
 	buffer->bytes = bytes;
 	buffer->memory = memory;
@@ -169,6 +171,12 @@ static int send_owned(struct sb_connection *connection, const void *data, size_t
 int sb_send(struct sb_connection *connection, const void *data, size_t bytes, uint32_t tag,
 	    struct sb_memory *memory, struct sb_request **request)
 {
+	return sb_send_at(connection, data, bytes, 0, tag, memory, request);
+}
+
+int sb_send_at(struct sb_connection *connection, const void *data, size_t bytes, size_t offset,
+	       uint32_t tag, struct sb_memory *memory, struct sb_request **request)
+{
 	int result;
 
 	*request = NULL;
@@ -176,7 +184,7 @@ int sb_send(struct sb_connection *connection, const void *data, size_t bytes, ui
 		return -EINVAL;
 	}
 	sb_owner_enter(&connection->owner);
-	result = send_owned(connection, data, bytes, tag, memory, request);
+	result = send_owned(connection, data, bytes, offset, tag, memory, request);
 	sb_owner_leave(&connection->owner);
 	return result;
 }

@@ -130,6 +130,8 @@ struct sb_hello {
 	uint64_t connection;
 	uint32_t failover;
 	uint32_t send_ack;
+	int32_t traffic_class; /* -1: none */
+	uint32_t reserved;
 	struct sb_hello_port port[SB_PATHS_MAX];
 };
 /* receiver -> sender: the paths, as positions in the two port lists, and my memory */

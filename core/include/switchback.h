@@ -123,6 +123,27 @@ int sb_listener_close(struct sb_listener *listener);
 /* The connecting end is the sender. */
 int sb_connect(struct sb_context *context, int port, const void *handle,
 	       struct sb_pending **pending);
+
+/*
+ * A bundle: several connections between the same two ends that carry one stream in parts, each with
+ * its own paths (NCCL's virtual NICs). Part p is received at ports[p % count] of the listener.
+ */
+struct sb_connect_options {
+	int traffic_class; /* 0 to 255, of both ends; -1: NCCL_IB_TC and NCCL_IB_SL, which always
+			      win */
+	uint64_t bundle;   /* the same for all parts, unique for the listener; 0: no bundle */
+	int part, parts;
+};
+#define SB_CONNECT_DEFAULTS                                                                        \
+	(struct sb_connect_options)                                                                \
+	{                                                                                          \
+		.traffic_class = -1, .parts = 1                                                    \
+	}
+int sb_listen_ports(struct sb_context *context, const int *ports, int count, void *handle,
+		    struct sb_listener **listener);
+int sb_connect_with(struct sb_context *context, int port, const void *handle,
+		    const struct sb_connect_options *options, struct sb_pending **pending);
+
 /* *connection is NULL until all is done. A negative result ends it (and frees `pending`). */
 int sb_connect_test(struct sb_pending *pending, struct sb_connection **connection);
 void sb_connect_cancel(struct sb_pending *pending);
@@ -145,6 +166,10 @@ int sb_deregister(struct sb_connection *connection, struct sb_memory *memory);
 /* *request is NULL when it can't be posted now: call again later (never an error). */
 int sb_send(struct sb_connection *connection, const void *data, size_t bytes, uint32_t tag,
 	    struct sb_memory *memory, struct sb_request **request);
+/* As sb_send(), but into the receive's buffer from `offset` on: one part of a bundle's message. The
+ * size that the receive reports does not count the offset. */
+int sb_send_at(struct sb_connection *connection, const void *data, size_t bytes, size_t offset,
+	       uint32_t tag, struct sb_memory *memory, struct sb_request **request);
 /* Grouped receive of n <= SB_GROUP_MAX buffers; sends choose among them by tag. */
 int sb_recv(struct sb_connection *connection, int n, void *const *data, const size_t *bytes,
 	    const uint32_t *tags, struct sb_memory *const *memory, struct sb_request **request);
@@ -178,6 +203,8 @@ struct sb_path_info {
 };
 struct sb_connection_info {
 	uint64_t id;
+	uint64_t bundle; /* as in sb_connect_options */
+	int part, parts;
 	int is_sender;
 	int paths;
 	int active; /* path that new traffic uses; -1 if none */
