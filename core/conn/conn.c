@@ -390,13 +390,15 @@ void sb_connection_port_event(struct sb_connection *connection, struct sb_port *
 	sb_owner_give(&connection->owner);
 }
 
-void sb_connection_qp_event(struct sb_connection *connection, uint32_t qp_num)
+void sb_connection_qp_event(struct sb_connection *connection, const struct sb_device *device,
+			    uint32_t qp_num)
 {
 	sb_owner_take(&connection->owner);
 	for (int i = 0; i < connection->path_count; i++) {
 		struct sb_path *path = &connection->path[i];
 
-		if (!path->building && path->qp != NULL && path->qp->qp_num == qp_num) {
+		if (!path->building && path->qp != NULL && path->port->device == device &&
+		    path->qp->qp_num == qp_num) {
 			sb_path_suspect(connection, path, "the device reports a fatal QP error");
 			sb_failover_progress(connection);
 		}

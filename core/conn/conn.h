@@ -93,7 +93,9 @@ void sb_connection_oob_input(struct sb_connection *connection, const void *bytes
 void sb_connection_oob_closed(struct sb_connection *connection, int error);
 void sb_connection_port_event(struct sb_connection *connection, struct sb_port *port,
 			      enum sb_port_change change);
-void sb_connection_qp_event(struct sb_connection *connection, uint32_t qp_num);
+/* Numbers of queue pairs are only unique within their device. */
+void sb_connection_qp_event(struct sb_connection *connection, const struct sb_device *device,
+			    uint32_t qp_num);
 /* Does what is due; returns the absolute time of the next call. Cheap while all is well. */
 uint64_t sb_connection_tick(struct sb_connection *connection, uint64_t now);
 

@@ -116,13 +116,13 @@ static void device_is_dead(struct sb_monitor *monitor, struct sb_device *device)
 	}
 }
 
-static void qp_failed(struct sb_monitor *monitor, uint32_t qp_num)
+static void qp_failed(struct sb_monitor *monitor, const struct sb_device *device, uint32_t qp_num)
 {
 	for (uint32_t slot = 0; slot < monitor->slot_count; slot++) {
 		struct sb_monitor_link *link = sb_link_enter(monitor, slot, NULL);
 
 		if (link != NULL) {
-			sb_connection_qp_event(link->connection, qp_num);
+			sb_connection_qp_event(link->connection, device, qp_num);
 			atomic_store(&link->wanted, true);
 			sb_link_leave(monitor);
 		}
@@ -152,7 +152,7 @@ static void device_event(struct sb_monitor *monitor, struct sb_device *device,
 		device_is_dead(monitor, device);
 		break;
 	case SB_DEVICE_QP_FATAL:
-		qp_failed(monitor, event->qp_num);
+		qp_failed(monitor, device, event->qp_num);
 		break;
 	case SB_DEVICE_CQ_ERROR:
 	case SB_DEVICE_OTHER:

@@ -21,7 +21,7 @@
 struct fake_connection {
 	struct sb_connection real; /* only parts and io are used */
 	atomic_int changes[4][16]; /* [sb_port_change][port index] */
-	atomic_int ticks, closed, close_error, qp_num, shut, ready;
+	atomic_int ticks, closed, close_error, qp_device, qp_num, shut, ready;
 	_Atomic uint64_t deadline; /* what a tick returns */
 	atomic_size_t received;
 	uint8_t input[FAKE_INPUT];
@@ -113,8 +113,10 @@ void sb_connection_port_event(struct sb_connection *connection, struct sb_port *
 	atomic_fetch_add(&fake_self(connection)->changes[change][port->index], 1);
 }
 
-void sb_connection_qp_event(struct sb_connection *connection, uint32_t qp_num)
+void sb_connection_qp_event(struct sb_connection *connection, const struct sb_device *device,
+			    uint32_t qp_num)
 {
+	atomic_store(&fake_self(connection)->qp_device, device->index);
 	atomic_store(&fake_self(connection)->qp_num, (int)qp_num);
 }
 
