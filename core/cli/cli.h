@@ -10,5 +10,8 @@
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 int cli_fabric(int argc, char **argv);
+int cli_perf(int argc, char **argv);
+int cli_devices(int argc, char **argv);
+int cli_status_show(int argc, char **argv);
 
 #endif

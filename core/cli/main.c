@@ -9,6 +9,9 @@ static const struct command {
 	const char *summary;
 } COMMANDS[] = {
 	{"fabric", cli_fabric, "make a simulated fabric, cut and restore its ports"},
+	{"perf", cli_perf, "run point-to-point traffic or a collective, cut rails meanwhile"},
+	{"devices", cli_devices, "list RDMA ports and the backup of each"},
+	{"status", cli_status_show, "show ports, connections and failovers of running processes"},
 };
 
 #define COMMAND_COUNT (sizeof(COMMANDS) / sizeof(COMMANDS[0]))

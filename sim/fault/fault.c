@@ -332,6 +332,16 @@ int fabric_set_fault(struct fabric *fabric, const char *ports, const char *how, 
 	return code ? code : ports_change(fabric, ports, &fault, error);
 }
 
+int fabric_check_fault(const struct fabric *fabric, const char *ports, const char *how,
+		       const char *way, char error[FABRIC_ERROR_SIZE])
+{
+	uint32_t host, rail;
+	struct fault fault;
+	int code = how ? fault_parse(how, way, &fault, error) : 0;
+
+	return code ? code : ports_parse(fabric, ports, &host, &rail, error);
+}
+
 int fabric_restore(struct fabric *fabric, const char *ports, char error[FABRIC_ERROR_SIZE])
 {
 	return ports_change(fabric, ports, NULL, error);

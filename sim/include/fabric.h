@@ -65,6 +65,11 @@ uint32_t fabric_rails(const struct fabric *fabric);
 int fabric_set_fault(struct fabric *fabric, const char *ports, const char *how, const char *way,
 		     char error[FABRIC_ERROR_SIZE]);
 
+/* Says whether fabric_set_fault(), or fabric_restore() with `how` NULL, would take these words;
+ * changes nothing. */
+int fabric_check_fault(const struct fabric *fabric, const char *ports, const char *how,
+		       const char *way, char error[FABRIC_ERROR_SIZE]);
+
 /* Takes every fault off these ports. */
 int fabric_restore(struct fabric *fabric, const char *ports, char error[FABRIC_ERROR_SIZE]);
 

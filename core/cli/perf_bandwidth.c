@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "perf_result.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "util/clock.h"
+
+double perf_bytes_until(const struct perf_shared *shared, int rail, uint64_t time_ns)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < shared->options->ranks; i++) {
+		const struct perf_rank *rank = &shared->ranks[i];
+
+		for (int path = 0; path < rank->path_count; path++) {
+			if (rail < 0 || rank->path_rail[path] == rail) {
+				bytes += sb_timeline_bytes(rank->samples, rank->sample_count, path,
+							   time_ns);
+			}
+		}
+	}
+	return bytes;
+}
+
+static double bandwidth(const struct perf_shared *shared, uint64_t from, uint64_t to)
+{
+	if (to <= from) {
+		return NAN;
+	}
+	return (perf_bytes_until(shared, -1, to) - perf_bytes_until(shared, -1, from)) * 8 /
+	       (double)(to - from);
+}
+
+int perf_timeline_fill(const struct perf_shared *shared, struct perf_result *result)
+{
+	const uint64_t step = SB_TIMELINE_STEP_MS * SB_MS;
+	double *last;
+
+	for (int i = 0; i < shared->options->ranks; i++) {
+		const struct perf_rank *rank = &shared->ranks[i];
+
+		for (int path = 0; path < rank->path_count; path++) {
+			if (rank->path_rail[path] >= result->rails) {
+				result->rails = rank->path_rail[path] + 1;
+			}
+		}
+	}
+	result->steps = (size_t)((result->end_ns - result->start_ns) / step);
+	if (result->steps == 0 || result->rails == 0) {
+		result->steps = 0;
+		return 0;
+	}
+	result->gbit = calloc(result->steps * (size_t)result->rails, sizeof(double));
+	last = calloc((size_t)result->rails, sizeof(double));
+	if (result->gbit == NULL || last == NULL) {
+		free(last);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i <= result->steps; i++) {
+		for (int rail = 0; rail < result->rails; rail++) {
+			double bytes = perf_bytes_until(shared, rail, result->start_ns + i * step);
+
+			if (i > 0) {
+				result->gbit[(i - 1) * (size_t)result->rails + (size_t)rail] =
+					(bytes - last[rail]) * 8 / (double)step;
+			}
+			last[rail] = bytes;
+		}
+	}
+	free(last);
+	return 0;
+}
+
+void perf_bandwidth_fill(const struct perf_shared *shared, struct perf_result *result)
+{
+	const struct perf_options *options = shared->options;
+	uint64_t cut = 0, restore = 0, returned = 0;
+
+	for (int i = 0; i < options->fault_count; i++) {
+		const struct perf_fault *fault = &options->faults[i];
+
+		if (fault->done_ns == 0) {
+			continue;
+		}
+		if (!fault->restore && cut == 0) {
+			cut = fault->done_ns;
+		}
+		restore = fault->restore ? fault->done_ns : 0;
+	}
+	for (size_t i = 0; i < result->failback_count; i++) {
+		uint64_t time = result->failbacks[i].time_ns;
+
+		returned = time > returned ? time : returned;
+	}
+	result->before = bandwidth(shared, result->start_ns, cut != 0 ? cut : result->end_ns);
+	result->during = result->after = NAN;
+	if (cut != 0) {
+		result->during = bandwidth(shared, cut, restore > cut ? restore : result->end_ns);
+		if (returned > restore && restore > cut) {
+			result->after = bandwidth(shared, returned, result->end_ns);
+		}
+	}
+}
+
+struct perf_figures perf_figures(const struct perf_shared *shared, int size)
+{
+	const struct perf_options *options = shared->options;
+	double ranks = options->ranks;
+	double factor = options->op == PERF_SENDRECV     ? 1
+			: options->op == PERF_ALL_REDUCE ? 2 * (ranks - 1) / ranks
+							 : (ranks - 1) / ranks;
+	struct perf_figures figures = {0};
+	uint64_t least = UINT64_MAX;
+	uint64_t longest = 0;
+
+	for (int i = 0; i < options->ranks; i++) {
+		const struct perf_size_result *result = &shared->ranks[i].results[size];
+
+		least = result->iterations < least ? result->iterations : least;
+		longest = result->ns > longest ? result->ns : longest;
+	}
+	if (longest == 0 || least == 0) {
+		return figures;
+	}
+	figures.iterations = least;
+	figures.seconds = (double)longest / 1e9;
+	figures.us_each = (double)longest / 1e3 / (double)least;
+	figures.algorithm = (double)options->sizes[size] * 8 * (double)least / (double)longest;
+	figures.bus = figures.algorithm * factor;
+	return figures;
+}
