@@ -17,7 +17,7 @@ struct perf_failover {
 	uint64_t time_ns;
 	int sender, receiver; /* ranks */
 	int left_rail, rail;
-	char cause[128];
+	char cause[176];
 	double blackout_ms; /* NAN: nothing was delivered any more */
 	uint32_t replayed;
 };

@@ -46,10 +46,10 @@ static int text_context(void *context, const struct sb_counters *counters)
 
 	(void)context;
 	printf("process %d (%.31s): %u connections open, %" PRIu64
-	       " so far, %.1f s, figures %" PRIu64 " ms old\n",
+	       " so far, %.1f s, figures %.0f ms old\n",
 	       header->pid, header->command, header->connection_count, header->connections_opened,
 	       (double)(sb_clock_ns() - header->opened_ns) / 1e9,
-	       (sb_clock_ns() - header->updated_ns) / SB_MS);
+	       (double)(sb_clock_ns() - header->updated_ns) / 1e6);
 	printf("  events:");
 	for (int i = 0; i < SB_EVENT_KINDS; i++) {
 		if (header->events[i] > 0) {
