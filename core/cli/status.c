@@ -38,6 +38,9 @@ static int show_once(int pid, const struct status_format *format)
 			pid);
 		return CLI_USAGE;
 	}
+	if (found == 0 && format == &status_text) {
+		printf("no process of this user uses switchback\n");
+	}
 	return CLI_OK;
 }
 
