@@ -13,5 +13,6 @@ int cli_fabric(int argc, char **argv);
 int cli_perf(int argc, char **argv);
 int cli_devices(int argc, char **argv);
 int cli_status_show(int argc, char **argv);
+int cli_topo(int argc, char **argv);
 
 #endif

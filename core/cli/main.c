@@ -12,6 +12,7 @@ static const struct command {
 	{"perf", cli_perf, "run point-to-point traffic or a collective, cut rails meanwhile"},
 	{"devices", cli_devices, "list RDMA ports and the backup of each"},
 	{"status", cli_status_show, "show ports, connections and failovers of running processes"},
+	{"topo", cli_topo, "show GPUs, NICs, the ways between them and the backups"},
 };
 
 #define COMMAND_COUNT (sizeof(COMMANDS) / sizeof(COMMANDS[0]))

@@ -36,27 +36,27 @@ const char *sb_link_type_name(enum sb_link_type type)
 static const char *const path_names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
 					 "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
 
-const char *sb_path_type_name(enum sb_path_type type)
+const char *sb_route_type_name(enum sb_route_type type)
 {
 	return path_names[type];
 }
 
-int sb_path_type_parse(const char *text, enum sb_path_type *type)
+int sb_route_type_parse(const char *text, enum sb_route_type *type)
 {
-	static const enum sb_path_type old_levels[] = {SB_PATH_LOC, SB_PATH_PIX, SB_PATH_PXB,
-						       SB_PATH_PHB, SB_PATH_SYS, SB_PATH_SYS};
+	static const enum sb_route_type old_levels[] = {SB_ROUTE_LOC, SB_ROUTE_PIX, SB_ROUTE_PXB,
+							SB_ROUTE_PHB, SB_ROUTE_SYS, SB_ROUTE_SYS};
 
 	if (text[0] >= '0' && text[0] <= '5' && text[1] == '\0') {
 		*type = old_levels[text[0] - '0'];
 		return 0;
 	}
 	if (strcasecmp(text, "PORT") == 0) {
-		*type = SB_PATH_PORT;
+		*type = SB_ROUTE_PORT;
 		return 0;
 	}
-	for (int i = 0; i <= SB_PATH_DIS; i++) {
+	for (int i = 0; i <= SB_ROUTE_DIS; i++) {
 		if (strcasecmp(text, path_names[i]) == 0) {
-			*type = (enum sb_path_type)i;
+			*type = (enum sb_route_type)i;
 			return 0;
 		}
 	}

@@ -3,8 +3,8 @@
  * The machine as a graph: nodes, links with type and bandwidth, paths. Constants, link order and
  * path rules are NCCL's (2.30), so that what is "near" here is near for NCCL. Bandwidths are GB/s.
  *
- * No caps on nodes or links. Paths are not stored: sb_paths_compute() does one breadth-first search
- * to one node, O(links). Threads: a graph is read-only once built; any number may read.
+ * No caps on nodes or links. Paths are not stored: sb_routes_compute() does one breadth-first
+ * search to one node, O(links). Threads: a graph is read-only once built; any number may read.
  */
 #ifndef SB_TOPO_GRAPH_H
 #define SB_TOPO_GRAPH_H
@@ -35,21 +35,21 @@ enum sb_link_type {
 	SB_LINK_NET = 10
 };
 
-enum sb_path_type {
-	SB_PATH_LOC, /* itself */
-	SB_PATH_NVL, /* NVLink */
-	SB_PATH_NVB, /* NVLink through one other GPU */
-	SB_PATH_C2C, /* chip to chip */
-	SB_PATH_PIX, /* one PCIe switch at most */
-	SB_PATH_PXB, /* several PCIe switches */
-	SB_PATH_P2C, /* GPU to NIC through the CPU that C2C joins to the GPU */
-	SB_PATH_PXN, /* GPU to NIC through another GPU */
-	SB_PATH_PHB, /* through a CPU */
-	SB_PATH_SYS, /* between NUMA nodes */
-	SB_PATH_NET, /* through the network */
-	SB_PATH_DIS  /* no way */
+enum sb_route_type {
+	SB_ROUTE_LOC, /* itself */
+	SB_ROUTE_NVL, /* NVLink */
+	SB_ROUTE_NVB, /* NVLink through one other GPU */
+	SB_ROUTE_C2C, /* chip to chip */
+	SB_ROUTE_PIX, /* one PCIe switch at most */
+	SB_ROUTE_PXB, /* several PCIe switches */
+	SB_ROUTE_P2C, /* GPU to NIC through the CPU that C2C joins to the GPU */
+	SB_ROUTE_PXN, /* GPU to NIC through another GPU */
+	SB_ROUTE_PHB, /* through a CPU */
+	SB_ROUTE_SYS, /* between NUMA nodes */
+	SB_ROUTE_NET, /* through the network */
+	SB_ROUTE_DIS  /* no way */
 };
-#define SB_PATH_PORT SB_PATH_NVL /* between NICs: ports of one card */
+#define SB_ROUTE_PORT SB_ROUTE_NVL /* between NICs: ports of one card */
 
 #define SB_BW_LOC 5000.0F
 
@@ -122,9 +122,9 @@ size_t sb_graph_bytes(const struct sb_graph *graph); /* memory held */
 
 const char *sb_node_type_name(enum sb_node_type type);
 const char *sb_link_type_name(enum sb_link_type type);
-const char *sb_path_type_name(enum sb_path_type type);
+const char *sb_route_type_name(enum sb_route_type type);
 /* Reads "PIX" or NCCL's old number 0…5 (LOC PIX PXB PHB SYS SYS), or "PORT". -EINVAL otherwise. */
-int sb_path_type_parse(const char *text, enum sb_path_type *type);
+int sb_route_type_parse(const char *text, enum sb_route_type *type);
 
 /* PCIe bandwidth of a link in GB/s from sysfs' words: width × speed / 80. *known is cleared where
  * the speed is not understood (then 8 GT/s is assumed). Width 0 means 16. */
@@ -157,10 +157,10 @@ void sb_graph_sort(struct sb_graph *graph);
 int sb_graph_system_of(const struct sb_graph *graph, const struct sb_xml_node *element);
 float sb_nvlink_bandwidth(int sm);
 
-/* ---- paths ---- */
+/* ---- paths; "route" in names, since a path is a pair of QPs everywhere else ---- */
 
-struct sb_path {
-	enum sb_path_type type;
+struct sb_route {
+	enum sb_route_type type;
 	float bw;
 	int hops;
 	const struct sb_link *first; /* link to take; NULL at the target itself and without a way */
@@ -171,16 +171,16 @@ struct sb_path {
  * and the like. Where bandwidth, type and hops are equal, the way found first counts, as in NCCL.
  * 0 or -ENOMEM.
  */
-int sb_paths_compute(const struct sb_graph *graph, const struct sb_node *target,
-		     struct sb_path *paths);
+int sb_routes_compute(const struct sb_graph *graph, const struct sb_node *target,
+		      struct sb_route *paths);
 
 /* ---- ways between GPUs and ports as traffic takes them ---- */
 
 /* From the environment by sb_reach_policy_init(): NCCL_NET_GDR_LEVEL (PXB), NCCL_NET_GDR_C2C (1),
  * NCCL_PXN_DISABLE (0), NCCL_PXN_C2C (1). A bad value: one log line, -EINVAL. */
 struct sb_reach_policy {
-	enum sb_path_type gdr_level; /* farthest NIC that may read and write GPU memory itself */
-	enum sb_path_type pxn_level; /* farthest NIC that a GPU serves for others */
+	enum sb_route_type gdr_level; /* farthest NIC that may read and write GPU memory itself */
+	enum sb_route_type pxn_level; /* farthest NIC that a GPU serves for others */
 	bool pxn;
 };
 int sb_reach_policy_init(struct sb_reach_policy *policy);
@@ -189,13 +189,13 @@ struct sb_reach {
 	float bw;
 	int via; /* number of the GPU or CPU node on the way that NCCL would add; -1: none */
 	short hops;
-	unsigned char type; /* enum sb_path_type */
+	unsigned char type; /* enum sb_route_type */
 };
 
 struct sb_near {
 	int count;
 	int *indexes; /* in ascending order */
-	enum sb_path_type type;
+	enum sb_route_type type;
 	float bw;
 };
 

@@ -22,10 +22,11 @@ int sb_reach_policy_init(struct sb_reach_policy *policy)
 	    sb_param_bool("NCCL_PXN_DISABLE", &pxn_disable) != 0) {
 		return -EINVAL;
 	}
-	policy->gdr_level = gdr_c2c ? SB_PATH_P2C : SB_PATH_PXB;
-	policy->pxn_level = pxn_c2c ? SB_PATH_P2C : SB_PATH_PXB;
+	policy->gdr_level = gdr_c2c ? SB_ROUTE_P2C : SB_ROUTE_PXB;
+	policy->pxn_level = pxn_c2c ? SB_ROUTE_P2C : SB_ROUTE_PXB;
 	policy->pxn = !pxn_disable;
-	if (level != NULL && *level != '\0' && sb_path_type_parse(level, &policy->gdr_level) != 0) {
+	if (level != NULL && *level != '\0' &&
+	    sb_route_type_parse(level, &policy->gdr_level) != 0) {
 		sb_error("NCCL_NET_GDR_LEVEL=%s is none of LOC PIX PXB PHB SYS", level);
 		return -EINVAL;
 	}
@@ -37,8 +38,8 @@ struct work {
 	const struct sb_graph *graph;
 	const struct sb_reach_policy *policy;
 	struct sb_reach_table *table;
-	struct sb_path *paths;       /* to the node that is looked at */
-	struct sb_path **to_cpus;    /* per CPU node: paths to it */
+	struct sb_route *paths;      /* to the node that is looked at */
+	struct sb_route **to_cpus;   /* per CPU node: paths to it */
 	const struct sb_node **cpus; /* per GPU node: the NUMA node it hangs on */
 };
 
@@ -68,8 +69,8 @@ static const struct sb_node *local_cpu(const struct sb_graph *graph, const struc
 }
 
 /* The way over the GPU's CPU: `near` from the GPU to the CPU, `far` from the CPU to the NET. */
-static struct sb_reach over_cpu(const struct sb_node *cpu, const struct sb_path *near,
-				const struct sb_path *far, enum sb_path_type type)
+static struct sb_reach over_cpu(const struct sb_node *cpu, const struct sb_route *near,
+				const struct sb_route *far, enum sb_route_type type)
 {
 	struct sb_reach reach = {.bw = lower(near->bw, far->bw),
 				 .via = cpu->number,
@@ -84,22 +85,23 @@ static struct sb_reach over_cpu(const struct sb_node *cpu, const struct sb_path 
 static void reach_pair(struct work *work, const struct sb_node *gpu, const struct sb_node *net,
 		       struct sb_reach *reach)
 {
-	const struct sb_path *direct = &work->paths[gpu->number];
+	const struct sb_route *direct = &work->paths[gpu->number];
 	const struct sb_node *cpu = work->cpus[gpu->index];
-	const struct sb_path *near = &work->to_cpus[cpu->index][gpu->number];
-	const struct sb_path *far = &work->paths[cpu->number];
+	const struct sb_route *near = &work->to_cpus[cpu->index][gpu->number];
+	const struct sb_route *far = &work->paths[cpu->number];
 
 	*reach = (struct sb_reach){.bw = direct->bw,
 				   .via = -1,
 				   .hops = clamp_hops(direct->hops),
 				   .type = (unsigned char)direct->type};
-	if (direct->type == SB_PATH_PHB && near->type == SB_PATH_C2C && far->type == SB_PATH_PHB) {
-		*reach = over_cpu(cpu, near, far, SB_PATH_P2C);
-		reach->type = SB_PATH_P2C;
+	if (direct->type == SB_ROUTE_PHB && near->type == SB_ROUTE_C2C &&
+	    far->type == SB_ROUTE_PHB) {
+		*reach = over_cpu(cpu, near, far, SB_ROUTE_P2C);
+		reach->type = SB_ROUTE_P2C;
 	}
-	if (reach->type < SB_PATH_PHB && near->type != SB_PATH_DIS && far->type != SB_PATH_DIS &&
+	if (reach->type < SB_ROUTE_PHB && near->type != SB_ROUTE_DIS && far->type != SB_ROUTE_DIS &&
 	    (!gpu->gpu.gdr || !net->net.gdr || reach->type > work->policy->gdr_level)) {
-		*reach = over_cpu(cpu, near, far, SB_PATH_PHB);
+		*reach = over_cpu(cpu, near, far, SB_ROUTE_PHB);
 	}
 }
 
@@ -110,7 +112,7 @@ static int reach_all(struct work *work)
 
 	for (int n = 0; n < table->nets; n++) {
 		const struct sb_node *net = graph->of_type[SB_NODE_NET][n];
-		int result = sb_paths_compute(graph, net, work->paths);
+		int result = sb_routes_compute(graph, net, work->paths);
 
 		if (result != 0) {
 			return result;
@@ -129,14 +131,14 @@ static int reach_all(struct work *work)
 static int collect_near(const struct sb_reach *first, size_t step, int count, struct sb_near *near)
 {
 	float bw = 0;
-	int type = SB_PATH_DIS;
+	int type = SB_ROUTE_DIS;
 	int found = 0;
 
 	for (int pass = 0; pass < 2; pass++) {
 		for (int i = 0; i < count; i++) {
 			const struct sb_reach *reach = &first[(size_t)i * step];
 
-			if (reach->type == SB_PATH_DIS) {
+			if (reach->type == SB_ROUTE_DIS) {
 				continue;
 			}
 			if (pass == 1) {
@@ -154,7 +156,7 @@ static int collect_near(const struct sb_reach *first, size_t step, int count, st
 		}
 		if (pass == 0) {
 			free(near->indexes);
-			*near = (struct sb_near){.type = (enum sb_path_type)type, .bw = bw};
+			*near = (struct sb_near){.type = (enum sb_route_type)type, .bw = bw};
 			near->indexes = calloc((size_t)found + 1, sizeof(int));
 			if (near->indexes == NULL) {
 				return -ENOMEM;
@@ -191,20 +193,20 @@ static int detour_net(struct work *work, int n, int peer)
 	if (served.type > work->policy->pxn_level) {
 		return 0;
 	}
-	result = sb_paths_compute(graph, relay, work->paths);
+	result = sb_routes_compute(graph, relay, work->paths);
 	for (int g = 0; g < table->gpus && result == 0; g++) {
 		const struct sb_node *gpu = graph->of_type[SB_NODE_GPU][g];
-		const struct sb_path *link = &work->paths[gpu->number];
+		const struct sb_route *link = &work->paths[gpu->number];
 		struct sb_reach *own = &table->to_net[(size_t)g * (size_t)table->nets + (size_t)n];
 
-		if (g == peer || gpu->system != relay->system || link->type > SB_PATH_NVL ||
-		    (served.bw <= own->bw && own->type <= SB_PATH_PXN)) {
+		if (g == peer || gpu->system != relay->system || link->type > SB_ROUTE_NVL ||
+		    (served.bw <= own->bw && own->type <= SB_ROUTE_PXN)) {
 			continue;
 		}
 		*own = (struct sb_reach){.bw = lower(link->bw, served.bw),
 					 .via = relay->number,
 					 .hops = clamp_hops(link->hops + served.hops),
-					 .type = SB_PATH_PXN};
+					 .type = SB_ROUTE_PXN};
 	}
 	return result;
 }
@@ -278,7 +280,7 @@ static int prepare_work(struct work *work)
 	for (int c = 0; c < cpus; c++) {
 		work->to_cpus[c] = calloc(nodes, sizeof(**work->to_cpus));
 		if (work->to_cpus[c] == NULL ||
-		    sb_paths_compute(graph, graph->of_type[SB_NODE_CPU][c], work->to_cpus[c])) {
+		    sb_routes_compute(graph, graph->of_type[SB_NODE_CPU][c], work->to_cpus[c])) {
 			return -ENOMEM;
 		}
 	}

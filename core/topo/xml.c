@@ -139,24 +139,35 @@ struct sb_xml_node *sb_xml_copy(struct sb_xml_node *parent, const struct sb_xml_
 	return node;
 }
 
+struct sb_xml *sb_xml_clone(const struct sb_xml *xml)
+{
+	struct sb_xml *clone = sb_xml_create(xml->source);
+
+	if (clone == NULL) {
+		return NULL;
+	}
+	clone->root->line = xml->root->line;
+	for (int i = 0; i < xml->root->attribute_count; i++) {
+		const struct sb_xml_attribute *attribute = &xml->root->attributes[i];
+
+		if (sb_xml_set(clone->root, attribute->name, attribute->value) != 0) {
+			sb_xml_free(clone);
+			return NULL;
+		}
+	}
+	for (int i = 0; i < xml->root->child_count; i++) {
+		if (sb_xml_copy(clone->root, xml->root->children[i]) == NULL) {
+			sb_xml_free(clone);
+			return NULL;
+		}
+	}
+	return clone;
+}
+
 void sb_xml_remove(struct sb_xml_node *node)
 {
 	unlink_child(node);
 	free_branch(node);
-}
-
-int sb_xml_move(struct sb_xml_node *node, struct sb_xml_node *parent)
-{
-	struct sb_xml_node *old = node->parent;
-	int result = append_child(parent, node);
-
-	if (result != 0) {
-		return result;
-	}
-	node->parent = old;
-	unlink_child(node);
-	node->parent = parent;
-	return 0;
 }
 
 bool sb_xml_is(const struct sb_xml_node *node, const char *name)

@@ -53,6 +53,8 @@ struct sb_xml {
 /* A tree with an empty <system version="1">. NULL: out of memory. */
 struct sb_xml *sb_xml_create(const char *source);
 void sb_xml_free(struct sb_xml *xml);
+/* A copy of the whole tree. NULL: out of memory. */
+struct sb_xml *sb_xml_clone(const struct sb_xml *xml);
 
 /*
  * Reads a file, or `bytes` of text that error messages call `source`. Checks what it must
@@ -76,8 +78,6 @@ struct sb_xml_node *sb_xml_add(struct sb_xml_node *parent, const char *name);
 struct sb_xml_node *sb_xml_copy(struct sb_xml_node *parent, const struct sb_xml_node *branch);
 /* Frees the branch and takes it out of its parent. Not for the root. */
 void sb_xml_remove(struct sb_xml_node *node);
-/* Takes a branch out of its parent and appends it to another one. 0 or -ENOMEM. */
-int sb_xml_move(struct sb_xml_node *node, struct sb_xml_node *parent);
 
 bool sb_xml_is(const struct sb_xml_node *node, const char *name);
 /* NULL: no such attribute. Valid until it is set again. */

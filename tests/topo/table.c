@@ -120,13 +120,13 @@ static void print_links(const struct sb_node *node, FILE *out)
 }
 
 static void print_path(const struct sb_graph *graph, const struct sb_node *from,
-		       const struct sb_node *to, const struct sb_path *paths, FILE *out)
+		       const struct sb_node *to, const struct sb_route *paths, FILE *out)
 {
-	const struct sb_path *path = &paths[from->number];
+	const struct sb_route *path = &paths[from->number];
 	const char *separator = "";
 
 	fprintf(out, "PATH\traw\t%s\t%d\t%s\t%d\t%s\t%g\t%d\t", sb_node_type_name(from->type),
-		from->index, sb_node_type_name(to->type), to->index, sb_path_type_name(path->type),
+		from->index, sb_node_type_name(to->type), to->index, sb_route_type_name(path->type),
 		(double)path->bw, path->hops);
 	if (path->first == NULL) {
 		fputc('-', out);
@@ -145,11 +145,11 @@ static void print_paths(const struct sb_graph *graph, enum sb_node_type from, en
 			FILE *out)
 {
 	int count = graph->type_count[to];
-	struct sb_path **tables = calloc((size_t)count + 1, sizeof(*tables));
+	struct sb_route **tables = calloc((size_t)count + 1, sizeof(*tables));
 
 	for (int t = 0; t < count; t++) {
 		tables[t] = calloc((size_t)graph->count, sizeof(**tables));
-		if (sb_paths_compute(graph, graph->of_type[to][t], tables[t]) != 0) {
+		if (sb_routes_compute(graph, graph->of_type[to][t], tables[t]) != 0) {
 			abort();
 		}
 	}
@@ -188,7 +188,7 @@ static void print_nearest(const struct sb_graph *graph, FILE *out)
 		int channels[CHANNELS];
 
 		fprintf(out, "NEAR\t%d\t%d\t%d\t%s\t%g\t%d\t", g, gpu->gpu.rank, gpu->gpu.dev,
-			sb_path_type_name(near->type), (double)near->bw, near->count);
+			sb_route_type_name(near->type), (double)near->bw, near->count);
 		print_list(near->indexes, near->count, out);
 		for (int c = 0; c < CHANNELS; c++) {
 			channels[c] = sb_nearest_net(graph, &table, g, c, &netdevs);

@@ -14,43 +14,43 @@ struct frontier {
 };
 
 /* Type of the way "from `remote` over the link to `node` and on": `link` is node's end of it. */
-static enum sb_path_type extend_type(const struct sb_node *node, const struct sb_path *path,
-				     const struct sb_link *link, bool is_base)
+static enum sb_route_type extend_type(const struct sb_node *node, const struct sb_route *path,
+				      const struct sb_link *link, bool is_base)
 {
 	const struct sb_node *remote = link->remote;
-	enum sb_path_type type =
-		link->type == SB_LINK_NET ? SB_PATH_LOC : (enum sb_path_type)link->type;
+	enum sb_route_type type =
+		link->type == SB_LINK_NET ? SB_ROUTE_LOC : (enum sb_route_type)link->type;
 
 	if (node->type == SB_NODE_PCI && remote->type == SB_NODE_PCI) {
-		type = SB_PATH_PXB;
+		type = SB_ROUTE_PXB;
 	}
 	if (link->type == SB_LINK_PCI &&
 	    (node->type == SB_NODE_CPU || remote->type == SB_NODE_CPU)) {
-		type = SB_PATH_PHB;
+		type = SB_ROUTE_PHB;
 	}
-	if (node->type == SB_NODE_DEV && !is_base && path->type == SB_PATH_NVL &&
-	    type == SB_PATH_NVL) {
-		type = SB_PATH_NVB;
+	if (node->type == SB_NODE_DEV && !is_base && path->type == SB_ROUTE_NVL &&
+	    type == SB_ROUTE_NVL) {
+		type = SB_ROUTE_NVB;
 	}
 	return path->type > type ? path->type : type;
 }
 
 /* A GPU forwards only NVLink traffic, and only once: everything else ends in it or starts at it. */
-static bool may_pass(const struct sb_node *node, const struct sb_path *path,
+static bool may_pass(const struct sb_node *node, const struct sb_route *path,
 		     const struct sb_link *link)
 {
 	if (node->type == SB_NODE_GPU) {
 		return path->hops == 0;
 	}
-	if (node->type != SB_NODE_DEV || path->type == SB_PATH_LOC ||
+	if (node->type != SB_NODE_DEV || path->type == SB_ROUTE_LOC ||
 	    link->remote->type == SB_NODE_GPU) {
 		return true;
 	}
-	return path->type == SB_PATH_NVL && link->type == SB_LINK_NVL &&
+	return path->type == SB_ROUTE_NVL && link->type == SB_LINK_NVL &&
 	       link->remote->type == SB_NODE_DEV;
 }
 
-static bool is_better(const struct sb_path *new, const struct sb_path *old)
+static bool is_better(const struct sb_route *new, const struct sb_route *old)
 {
 	if (new->type != old->type) {
 		return new->type < old->type;
@@ -75,14 +75,14 @@ static const struct sb_link *reverse_link(const struct sb_node *node, const stru
 }
 
 static void expand_node(const struct sb_node *node, const struct sb_node *target,
-			struct sb_path *paths, struct frontier *frontier)
+			struct sb_route *paths, struct frontier *frontier)
 {
-	const struct sb_path path = paths[node->number];
+	const struct sb_route path = paths[node->number];
 
 	for (int i = 0; i < node->link_count; i++) {
 		const struct sb_link *link = &node->links[i];
 		int remote = link->remote->number;
-		struct sb_path longer = {
+		struct sb_route longer = {
 			.bw = path.bw < link->bw ? path.bw : link->bw,
 			.hops = path.hops + 1,
 		};
@@ -119,8 +119,8 @@ static void swap_levels(struct frontier *frontier)
 	}
 }
 
-int sb_paths_compute(const struct sb_graph *graph, const struct sb_node *target,
-		     struct sb_path *paths)
+int sb_routes_compute(const struct sb_graph *graph, const struct sb_node *target,
+		      struct sb_route *paths)
 {
 	size_t count = (size_t)graph->count;
 	struct frontier frontier = {
@@ -135,9 +135,9 @@ int sb_paths_compute(const struct sb_graph *graph, const struct sb_node *target,
 		goto out;
 	}
 	for (int i = 0; i < graph->count; i++) {
-		paths[i] = (struct sb_path){.type = SB_PATH_DIS};
+		paths[i] = (struct sb_route){.type = SB_ROUTE_DIS};
 	}
-	paths[target->number] = (struct sb_path){.type = SB_PATH_LOC, .bw = SB_BW_LOC};
+	paths[target->number] = (struct sb_route){.type = SB_ROUTE_LOC, .bw = SB_BW_LOC};
 	frontier.next[frontier.next_count++] = target;
 	while (frontier.next_count > 0) {
 		swap_levels(&frontier);
