@@ -63,6 +63,7 @@ static void member_remove(struct fabric_port *port, uint32_t slot)
 	for (uint32_t i = 0; i < port->member_count; i++) {
 		if (port->members[i] == slot) {
 			port->members[i] = port->members[--port->member_count];
+			port->order_version++;
 			return;
 		}
 	}
@@ -178,6 +179,7 @@ static int steer(struct fabric_port *port, int fd)
 	registry_program(port->members, port->member_count, program);
 	load.len = (unsigned short)registry_program_size(port->member_count);
 	port->steered_ns = fabric_clock_ns();
+	port->steered_version = port->order_version;
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &load, sizeof(load)) ? -errno
 											 : 0;
 }
@@ -200,6 +202,7 @@ int registry_bind(struct fabric *fabric, uint32_t host, uint32_t rail, uint32_t 
 				   ROCE_PORT, host, rail, strerror(errno));
 	} else {
 		port->members[port->member_count++] = (uint16_t)slot;
+		port->order_version++;
 		code = steer(port, fd);
 		if (code) {
 			fabric_fail(error, code, "cannot steer packets by QPN: %s",
@@ -225,26 +228,32 @@ void registry_unbind(struct fabric *fabric, uint32_t host, uint32_t rail, uint32
 	}
 }
 
+static void members_swap(struct fabric_port *port, uint32_t a, uint32_t b)
+{
+	uint32_t i = member_find(port, a), j = member_find(port, b);
+
+	if (i < port->member_count && j < port->member_count) {
+		port->members[i] = (uint16_t)b;
+		port->members[j] = (uint16_t)a;
+	}
+}
+
 bool registry_repair(struct fabric *fabric, uint32_t host, uint32_t rail, uint32_t slot,
 		     uint32_t other, int fd)
 {
 	struct fabric_port *port = fabric_port(fabric, host, rail);
 	const struct fabric_process *process = fabric_process(fabric, host, other);
 
-	if (fabric_clock_ns() - port->steered_ns < REPAIR_INTERVAL_NS) {
-		return atomic_load(&process->pid) != 0;
+	if (atomic_load(&process->pid) == 0) {
+		return false;
 	}
-	if (fabric_lock(fabric)) {
+	if (fabric_clock_ns() - port->steered_ns < REPAIR_INTERVAL_NS || fabric_lock(fabric)) {
 		return true;
 	}
-	if (registry_reap(fabric, host) == 0) {
-		uint32_t mine = member_find(port, slot);
-		uint32_t theirs = member_find(port, other);
-
-		if (mine < port->member_count && theirs < port->member_count) {
-			port->members[mine] = (uint16_t)other;
-			port->members[theirs] = (uint16_t)slot;
-		}
+	registry_reap(fabric, host);
+	/* Steered for this very order, and still wrong: the kernel's order is another. */
+	if (port->steered_version == port->order_version) {
+		members_swap(port, slot, other);
 	}
 	steer(port, fd);
 	fabric_unlock(fabric);

@@ -58,7 +58,8 @@ struct fabric_port {
 	/* Slots in the order in which their sockets bound this address: the kernel's order. */
 	uint32_t member_count;
 	uint16_t members[FABRIC_SLOTS];
-	/* When the steering program was last put in place. */
+	/* Counts changes of the order; the one that the steering program is for, and since when. */
+	uint32_t order_version, steered_version;
 	uint64_t steered_ns;
 };
 

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects behind the libibverbs ABI, and how they belong together.
+ *
+ *   sim_host     the devices of one host as this process sees them: a fabric joined by UDP, or a
+ *                host of a sim_world in memory
+ *   sim_device   what ibv_get_device_list() names; lives as long as its host
+ *   sim_nic      the device at work: made by the first context, shared by all contexts of this
+ *                process; owns the wire's port, the QPs, the keys and, in real time, a thread
+ *   sim_context, sim_pd, sim_mr, sim_cq, sim_channel, sim_qp: as the verbs have them
+ *
+ * Locks, in this order: host, nic, CQ (consumers of one CQ), queue of events. The NIC's lock guards
+ * everything that packets touch; posting takes it, polling a CQ with completions in it doesn't.
+ * In memory there is one thread and the locks are never waited for.
+ */
+#ifndef SIM_VERBS_DEVICE_H
+#define SIM_VERBS_DEVICE_H
+
+#include "rc/rc.h"
+#include "wire/wire.h"
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VERBS_EXPORT __attribute__((visibility("default")))
+
+#define SIM_MAX_QP        16384
+#define SIM_MAX_QP_WR     16384
+#define SIM_MAX_SGE       30
+#define SIM_MAX_INLINE    1024
+#define SIM_MAX_CQE       (1 << 22)
+#define SIM_MAX_RD_ATOMIC 128
+#define SIM_MAX_MR        (1 << 24)
+#define SIM_GID_COUNT     2
+
+#define container_of(pointer, type, member)                                                        \
+	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+struct sim_nic;
+struct sim_qp;
+struct sim_cq;
+struct sim_context;
+struct udp_wire;
+
+struct sim_host {
+	struct sim_host *next;
+	/* Wire and what its attach() takes. */
+	const struct wire_ops *wire_ops;
+	void *wire;
+	/* The same when the wire is UDP, else NULL: then somebody else drives the devices. */
+	struct udp_wire *udp;
+	/* The fabric's name and this host's number in it, for messages and names. */
+	char fabric[64];
+	uint32_t number;
+	uint32_t rails;
+	struct sim_device **devices;
+	uint32_t (*next_qpn)(struct sim_host *host);
+	/* Called for each store of a packet, see sim_world.h; NULL in real time. */
+	bool (*observe)(struct sim_host *host, uint32_t rail, const struct rc_store *store);
+	/* The process that joined: a child made by fork() joins anew. */
+	int pid;
+};
+
+struct sim_device {
+	struct ibv_device ibv; /* first */
+	/* Where rdma-core's providers keep their operations: a provider library that is asked about
+	 * our device compares this with its own and declines. */
+	const void *provider[16];
+	struct sim_host *host;
+	uint32_t rail;
+	uint32_t address; /* IPv4, host byte order */
+	struct sim_nic *nic;
+	uint32_t references; /* contexts */
+};
+
+/* A list of things that hang in one place at most; NULL next and not `queued`: in none. */
+struct sim_link {
+	struct sim_link *next;
+	bool queued;
+};
+
+/* Memory keys of a NIC: index in the upper 24 bits, a generation in the lower 8. */
+struct sim_keys {
+	struct sim_mr **entries;
+	uint8_t *generations;
+	uint32_t count, room, free_hint, used;
+};
+
+struct sim_timers {
+	struct sim_qp **heap;
+	uint32_t count, room;
+};
+
+struct sim_nic {
+	pthread_mutex_t lock;
+	struct sim_device *device;
+	const struct wire_ops *wire;
+	struct wire_port *port;
+	struct rc_settings settings;
+	struct sim_context *contexts;
+	/* The device failed: nothing moves any more. */
+	_Atomic bool dead;
+	/* QPs by QPN: chains in a table of a power of two. */
+	struct sim_qp **qps;
+	uint32_t qp_count, qp_buckets;
+	struct sim_keys keys;
+	struct sim_timers timers;
+	/* QPs that have something to do at the next run. */
+	struct sim_link *ready, **ready_end;
+	bool blocked; /* the wire had no room */
+	/* Real time only. The thread sleeps until `sleep_until`; 0 while it is awake. */
+	pthread_t thread;
+	_Atomic bool stopping, deaf;
+	_Atomic uint64_t sleep_until;
+	/* How often an application found nothing in a CQ and drove the device itself. */
+	_Atomic uint32_t drives;
+};
+
+struct sim_event {
+	struct sim_event *next;
+	struct ibv_async_event event;
+};
+
+struct sim_context {
+	struct sim_context *next;
+	struct sim_nic *nic;
+	/* Async events: what async_fd counts. */
+	pthread_mutex_t event_lock;
+	struct sim_event *events, **events_end;
+	struct verbs_context verbs; /* its last member is the ibv_context */
+};
+
+struct sim_pd {
+	struct ibv_pd pd;
+	_Atomic uint32_t references;
+};
+
+struct sim_mr {
+	struct ibv_mr mr;
+	uint64_t iova;
+	unsigned int access;
+};
+
+struct sim_channel {
+	struct ibv_comp_channel channel;
+	pthread_mutex_t lock;
+	struct sim_cq *pending, **pending_end;
+};
+
+struct sim_cq {
+	union {
+		struct ibv_cq cq;
+		struct ibv_cq_ex ex;
+	};
+	struct sim_nic *nic;
+	pthread_mutex_t lock; /* consumers */
+	struct ibv_wc *ring;
+	uint32_t size; /* power of two */
+	_Atomic uint32_t head, tail;
+	/* 0 not armed, 1 for any completion, 2 for solicited ones */
+	_Atomic int armed;
+	_Atomic uint32_t references; /* QPs */
+	bool overrun;
+	/* Queue of the channel: how many events of this CQ wait there. */
+	struct sim_cq *next_pending;
+	uint32_t events_pending;
+	uint32_t comp_events_given, async_events_given;
+	/* Held from ibv_start_poll() to ibv_end_poll(), and what that poll is at. */
+	pthread_mutex_t extended_lock;
+	struct ibv_wc current;
+};
+
+struct sim_wr_list;
+
+struct sim_qp {
+	union {
+		struct ibv_qp qp;
+		struct ibv_qp_ex ex;
+	};
+	struct sim_nic *nic;
+	struct rc_qp *rc;
+	struct ibv_qp_cap cap;
+	bool sq_sig_all;
+	bool extended; /* made with ibv_wr_* operations */
+	bool routed;
+	struct wire_route route;
+	struct sim_qp *next_in_bucket;
+	struct sim_link ready;
+	uint64_t timer; /* its key in the heap */
+	uint32_t timer_index;
+	uint32_t events_given;
+	struct sim_wr_list *list; /* of ibv_wr_*, between start and complete */
+};
+
+static inline struct sim_device *to_device(struct ibv_device *device)
+{
+	return container_of(device, struct sim_device, ibv);
+}
+
+static inline struct sim_context *to_context(struct ibv_context *context)
+{
+	return container_of(context, struct sim_context, verbs.context);
+}
+
+static inline struct sim_nic *to_nic(struct ibv_context *context)
+{
+	return to_context(context)->nic;
+}
+
+static inline struct sim_pd *to_pd(struct ibv_pd *pd)
+{
+	return container_of(pd, struct sim_pd, pd);
+}
+
+static inline struct sim_cq *to_cq(struct ibv_cq *cq)
+{
+	return container_of(cq, struct sim_cq, cq);
+}
+
+static inline struct sim_channel *to_channel(struct ibv_comp_channel *channel)
+{
+	return container_of(channel, struct sim_channel, channel);
+}
+
+static inline struct sim_qp *to_qp(struct ibv_qp *qp)
+{
+	return container_of(qp, struct sim_qp, qp);
+}
+
+/* ---- host.c: where devices come from ---- */
+
+/* Fills host->devices from host->rails; address(host, rail) is the IPv4 address of a port. */
+int host_make_devices(struct sim_host *host, uint32_t (*address)(struct sim_host *, uint32_t));
+void host_free_devices(struct sim_host *host);
+/* The next calls of this thread for a device list are about `host` (of a world); NULL: about the
+ * environment again. */
+void host_enter(struct sim_host *host);
+
+/* ---- gid.c ---- */
+
+/* GID `index` of a port with this address: 0 link-local, 1 IPv4-mapped; both RoCE v2. */
+void gid_of_address(uint32_t address, int index, union ibv_gid *gid);
+/* The IPv4-mapped GID of the port that a GID of either kind names; -EINVAL if it is neither. */
+int gid_to_mapped(const union ibv_gid *gid, uint8_t mapped[16]);
+uint64_t guid_of_address(uint32_t address);
+
+/* ---- nic.c ---- */
+
+int nic_open(struct sim_device *device, struct sim_nic **nic);
+void nic_close(struct sim_nic *nic);
+struct sim_qp *nic_find_qp(const struct sim_nic *nic, uint32_t qpn);
+int nic_add_qp(struct sim_nic *nic, struct sim_qp *qp);
+void nic_remove_qp(struct sim_nic *nic, struct sim_qp *qp);
+/* After work was posted or the QP's state changed, with the lock held: sends what may be sent. */
+void nic_progress_qp(struct sim_nic *nic, struct sim_qp *qp);
+uint64_t nic_now(const struct sim_nic *nic);
+
+/* ---- nic_thread.c: real time ---- */
+
+int nic_thread_start(struct sim_nic *nic);
+void nic_thread_stop(struct sim_nic *nic);
+/* With the lock held: the thread wakes up in time for what has come up. */
+void nic_thread_notice(struct sim_nic *nic);
+/* A consumer found nothing: does the NIC's work itself, unless somebody does it already. */
+void nic_drive(struct sim_nic *nic);
+/* A consumer is about to sleep: the thread must listen. */
+void nic_thread_listen(struct sim_nic *nic);
+
+/* ---- timers.c: the QPs' deadlines; with the lock held ---- */
+
+/* Makes sure that the QP comes up by its deadline. A QP may come up early. */
+void timers_update(struct sim_timers *timers, struct sim_qp *qp, uint64_t deadline);
+void timers_remove(struct sim_timers *timers, struct sim_qp *qp);
+struct sim_qp *timers_first(const struct sim_timers *timers);
+#define TIMER_NONE UINT32_MAX
+
+/* ---- mr.c: memory behind keys; with the lock held ---- */
+
+void *keys_find(const struct sim_nic *nic, const struct ibv_pd *pd, uint32_t key, uint64_t address,
+		uint32_t length, int access);
+void keys_free(struct sim_keys *keys);
+
+/* ---- cq.c, channel.c ---- */
+
+/* With the NIC's lock held. */
+void cq_push(struct sim_cq *cq, const struct ibv_wc *wc, bool solicited);
+int cq_init(struct sim_cq *cq, struct ibv_context *context, uint32_t cqe,
+	    struct ibv_comp_channel *channel, void *cq_context);
+int cq_take(struct sim_cq *cq, int count, struct ibv_wc *wc);
+int cq_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int cq_req_notify(struct ibv_cq *cq, int solicited_only);
+struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+void channel_push(struct sim_cq *cq);
+/* Takes the CQ's events out of its channel's queue. */
+void channel_forget(struct sim_cq *cq);
+
+/* ---- qp.c, post.c, qp_ex.c ---- */
+
+/* -EOPNOTSUPP for other types than RC. */
+int qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struct ibv_qp **qp);
+struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+int qp_post_send(struct ibv_qp *qp, struct ibv_send_wr *list, struct ibv_send_wr **bad);
+int qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *list, struct ibv_recv_wr **bad);
+/* Installs the ibv_wr_* operations. */
+int qp_ex_init(struct sim_qp *qp);
+void qp_ex_free(struct sim_qp *qp);
+extern const struct rc_ops qp_rc_ops;
+
+/* ---- async.c ---- */
+
+void async_push(struct sim_context *context, const struct ibv_async_event *event);
+/* To every context of the NIC; with its lock held. */
+void async_push_port(struct sim_nic *nic, enum ibv_event_type type);
+/* Takes out the events about an element that goes away. */
+void async_forget(struct sim_context *context, const void *element);
+/* An eventfd that counts; and taking one from it without waiting. */
+int event_fd_open(void);
+void event_fd_add(int fd);
+void event_fd_drop(int fd);
+
+/* ---- query.c ---- */
+
+int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
+int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+		    struct ibv_device_attr_ex *attr, size_t size);
+
+/* ---- refused.c ---- */
+
+/* Fills every operation that is not supported with one that says so. */
+void refused_fill(struct verbs_context *verbs);
+
+#endif

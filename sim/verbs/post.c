@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Posting work, and what the transport asks of the device: memory, sending, completions. */
+#include "verbs/device.h"
+#include <errno.h>
+
+int qp_post_send(struct ibv_qp *ibv, struct ibv_send_wr *list, struct ibv_send_wr **bad)
+{
+	struct sim_qp *qp = to_qp(ibv);
+	int code;
+
+	pthread_mutex_lock(&qp->nic->lock);
+	if (qp->nic->dead) {
+		*bad = list;
+		code = -EIO;
+	} else {
+		code = rc_post_send(qp->rc, list, bad, nic_now(qp->nic));
+		/* Also after an error: those before the bad one are posted. */
+		nic_progress_qp(qp->nic, qp);
+	}
+	pthread_mutex_unlock(&qp->nic->lock);
+	return -code;
+}
+
+int qp_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *list, struct ibv_recv_wr **bad)
+{
+	struct sim_qp *qp = to_qp(ibv);
+	int code;
+
+	pthread_mutex_lock(&qp->nic->lock);
+	if (qp->nic->dead) {
+		*bad = list;
+		code = -EIO;
+	} else {
+		code = rc_post_recv(qp->rc, list, bad, nic_now(qp->nic));
+	}
+	pthread_mutex_unlock(&qp->nic->lock);
+	return -code;
+}
+
+static int rc_transmit(void *owner, const struct rc_packet *packet)
+{
+	struct sim_qp *qp = owner;
+
+	return qp->nic->wire->transmit(qp->nic->port, &qp->route, packet, nic_now(qp->nic));
+}
+
+static void *rc_memory(void *owner, uint32_t key, uint64_t address, uint32_t length, int access)
+{
+	struct sim_qp *qp = owner;
+
+	return keys_find(qp->nic, qp->qp.pd, key, address, length, access);
+}
+
+static void rc_complete(void *owner, bool receive, const struct ibv_wc *wc, bool solicited)
+{
+	struct sim_qp *qp = owner;
+
+	cq_push(to_cq(receive ? qp->qp.recv_cq : qp->qp.send_cq), wc, solicited);
+}
+
+static void rc_event(void *owner, enum ibv_event_type type)
+{
+	struct sim_qp *qp = owner;
+	struct ibv_async_event event = {.element.qp = &qp->qp, .event_type = type};
+
+	async_push(to_context(qp->qp.context), &event);
+}
+
+static bool rc_observe_store(void *owner, const struct rc_store *store)
+{
+	struct sim_qp *qp = owner;
+	struct sim_device *device = qp->nic->device;
+
+	return !device->host->observe || device->host->observe(device->host, device->rail, store);
+}
+
+const struct rc_ops qp_rc_ops = {
+	.transmit = rc_transmit,
+	.remote_memory = rc_memory,
+	.local_memory = rc_memory,
+	.complete = rc_complete,
+	.event = rc_event,
+	.observe_store = rc_observe_store,
+};
