@@ -166,9 +166,10 @@ static void a_failed_qp_is_told(void **state)
 	struct ibv_qp qp = {.qp_num = 4242};
 
 	(void)state;
-	fake_event(&fake[0],
+	fake_event(&fake[1],
 		   (struct ibv_async_event){.event_type = IBV_EVENT_QP_FATAL, .element.qp = &qp});
 	WAIT_FOR(atomic_load(&connection->qp_num) == 4242);
+	assert_int_equal(atomic_load(&connection->qp_device), 1);
 }
 
 static void a_change_during_creation_is_made_up_for(void **state)

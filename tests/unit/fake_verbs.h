@@ -40,6 +40,11 @@ struct fake_device {
 	int registrations; /* calls so far */
 	struct ibv_async_event event[FAKE_EVENTS];
 	unsigned int events_put, events_taken, events_acked;
+	uint32_t most_inline;           /* what a QP may have */
+	int refuses_state;              /* enum ibv_qp_state that modify_qp refuses; 0: none */
+	int queue_pairs;                /* that exist */
+	struct ibv_qp_attr modified[8]; /* by target state */
+	int masks[8];
 };
 
 static struct fake_device fake[FAKE_DEVICES];
@@ -188,6 +193,61 @@ static int fake_dereg_mr(struct ibv_mr *mr)
 	return 0;
 }
 
+static struct ibv_cq *fake_create_cq(struct ibv_context *context, int depth, void *cq_context,
+				     struct ibv_comp_channel *channel, int vector)
+{
+	struct ibv_cq *cq = calloc(1, sizeof(*cq));
+
+	(void)channel;
+	(void)vector;
+	cq->context = context;
+	cq->cq_context = cq_context;
+	cq->cqe = depth;
+	return cq;
+}
+
+static int fake_destroy_cq(struct ibv_cq *cq)
+{
+	free(cq);
+	return 0;
+}
+
+static struct ibv_qp *fake_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes)
+{
+	struct fake_device *self = fake_of(pd->context);
+	struct ibv_qp *qp;
+
+	if (attributes->cap.max_inline_data > self->most_inline) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qp = calloc(1, sizeof(*qp));
+	qp->context = pd->context;
+	qp->qp_context = attributes->qp_context;
+	qp->qp_num = 100 + (uint32_t)self->queue_pairs++;
+	attributes->cap.max_send_wr += 3; /* devices round up */
+	return qp;
+}
+
+static int fake_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask)
+{
+	struct fake_device *self = fake_of(qp->context);
+
+	if (self->refuses_state != 0 && (int)attributes->qp_state == self->refuses_state) {
+		return EINVAL;
+	}
+	self->modified[attributes->qp_state] = *attributes;
+	self->masks[attributes->qp_state] = mask;
+	return 0;
+}
+
+static int fake_destroy_qp(struct ibv_qp *qp)
+{
+	fake_of(qp->context)->queue_pairs--;
+	free(qp);
+	return 0;
+}
+
 static int fake_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
 	struct fake_device *self = fake_of(context);
@@ -265,6 +325,7 @@ static inline void fake_reset(int devices, int ports)
 	for (int i = 0; i < devices; i++) {
 		fake[i].name = names[i];
 		fake[i].ports = ports;
+		fake[i].most_inline = 1024;
 		fake[i].device.transport_type = IBV_TRANSPORT_IB;
 		for (int port = 1; port <= ports; port++) {
 			atomic_store(&fake[i].state[port - 1], IBV_PORT_ACTIVE);
@@ -293,6 +354,11 @@ static inline struct sb_verbs fake_verbs(void)
 		.dealloc_pd = fake_dealloc_pd,
 		.reg_mr = fake_reg_mr,
 		.dereg_mr = fake_dereg_mr,
+		.create_cq = fake_create_cq,
+		.destroy_cq = fake_destroy_cq,
+		.create_qp = fake_create_qp,
+		.modify_qp = fake_modify_qp,
+		.destroy_qp = fake_destroy_qp,
 		.get_async_event = fake_get_async_event,
 		.ack_async_event = fake_ack_async_event,
 		.event_type_str = fake_event_type_str,
