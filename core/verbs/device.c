@@ -13,7 +13,7 @@
 
 #include "util/filter.h"
 #include "util/log.h"
-#include "util/sysfs.h"
+#include "util/sysfile.h"
 #include "verbs/gid.h"
 
 struct opening {
@@ -30,11 +30,11 @@ struct opening {
 static void read_pci(struct sb_device *device)
 {
 	device->numa_node = -1;
-	sb_sysfs_int(&device->numa_node, "class/infiniband/%s/device/numa_node", device->name);
-	sb_sysfs_real(device->pci_path, sizeof(device->pci_path), "class/infiniband/%s/device",
-		      device->name);
-	sb_sysfs_real(device->physical, sizeof(device->physical),
-		      "class/infiniband/%s/device/physfn", device->name);
+	sb_sysfile_int(&device->numa_node, "class/infiniband/%s/device/numa_node", device->name);
+	sb_sysfile_real(device->pci_path, sizeof(device->pci_path), "class/infiniband/%s/device",
+			device->name);
+	sb_sysfile_real(device->physical, sizeof(device->physical),
+			"class/infiniband/%s/device/physfn", device->name);
 }
 
 /* Modules that lend GPU memory to RDMA devices; software devices (no PCI device) can't use them. */
@@ -50,7 +50,7 @@ static bool peer_memory_works(const struct sb_device *device)
 
 	for (size_t i = 0; i < sizeof(modules) / sizeof(*modules); i++) {
 		if (device->pci_path[0] != '\0' &&
-		    sb_sysfs_text(version, sizeof(version), "%s", modules[i]) == 0) {
+		    sb_sysfile_text(version, sizeof(version), "%s", modules[i]) == 0) {
 			return true;
 		}
 	}
@@ -152,12 +152,13 @@ static void find_netdev(struct sb_port *port)
 	    entry.ifindex != 0 && if_indextoname(entry.ifindex, port->netdev) != NULL) {
 		return;
 	}
-	if (port->gid_index >= 0 && sb_sysfs_text(port->netdev, sizeof(port->netdev),
-						  "class/infiniband/%s/ports/%d/gid_attrs/ndevs/%d",
-						  device, port->number, port->gid_index) == 0) {
+	if (port->gid_index >= 0 &&
+	    sb_sysfile_text(port->netdev, sizeof(port->netdev),
+			    "class/infiniband/%s/ports/%d/gid_attrs/ndevs/%d", device, port->number,
+			    port->gid_index) == 0) {
 		return;
 	}
-	if (sb_sysfs_real(path, sizeof(path), "class/infiniband/%s/device/net", device) != 0) {
+	if (sb_sysfile_real(path, sizeof(path), "class/infiniband/%s/device/net", device) != 0) {
 		return;
 	}
 	folder = opendir(path);
@@ -165,7 +166,7 @@ static void find_netdev(struct sb_port *port)
 		int number = 0;
 
 		if (file->d_name[0] != '.' &&
-		    (sb_sysfs_int(&number, "class/net/%s/dev_port", file->d_name) != 0 ||
+		    (sb_sysfile_int(&number, "class/net/%s/dev_port", file->d_name) != 0 ||
 		     number == port->number - 1)) {
 			snprintf(port->netdev, sizeof(port->netdev), "%.*s",
 				 (int)sizeof(port->netdev) - 1, file->d_name);
@@ -374,15 +375,17 @@ int sb_devices_open(const struct sb_verbs *verbs, struct sb_device ***devices, i
 	list = verbs->get_device_list(&count);
 	if (list == NULL) {
 		status = errno != 0 ? -errno : -ENODEV;
-		sb_error("no RDMA devices: ibv_get_device_list: %s", strerror(-status));
+		sb_error("no RDMA devices: ibv_get_device_list: %s%s", strerror(-status),
+			 status == -ENOSYS ? " (the kernel has no RDMA drivers loaded)" : "");
 		return status == -ENOMEM ? status : -ENODEV;
 	}
 	status = open_all(&opening, list, count);
 	verbs->free_device_list(list);
 	use_rail_ids(&opening);
 	if (status == 0 && opening.port_count == 0) {
-		sb_error("no usable RDMA port: %d devices, %d ports ruled out by NCCL_IB_HCA=%s",
-			 count, opening.refused, wanted != NULL ? wanted : "");
+		sb_error("no usable RDMA port: the verbs library shows %d devices%s%s", count,
+			 opening.refused > 0 ? "; ports are ruled out by NCCL_IB_HCA=" : "",
+			 opening.refused > 0 ? wanted : "");
 		status = -ENODEV;
 	}
 	if (status != 0) {

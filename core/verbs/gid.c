@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/sysfs.h"
+#include "util/sysfile.h"
 
 bool sb_gid_is_ipv4(const union ibv_gid *gid)
 {
@@ -41,8 +41,8 @@ static int version_from_sysfs(const struct sb_device *device, int port_number, i
 {
 	char type[32];
 
-	if (sb_sysfs_text(type, sizeof(type), "class/infiniband/%s/ports/%d/gid_attrs/types/%d",
-			  device->name, port_number, index) != 0) {
+	if (sb_sysfile_text(type, sizeof(type), "class/infiniband/%s/ports/%d/gid_attrs/types/%d",
+			    device->name, port_number, index) != 0) {
 		return 0;
 	}
 	if (strcmp(type, "RoCE v2") == 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "util/sysfs.h"
+#include "util/sysfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static int read_line(const char *path, char *text, size_t bytes)
 	return status;
 }
 
-int sb_sysfs_text(char *text, size_t bytes, const char *format, ...)
+int sb_sysfile_text(char *text, size_t bytes, const char *format, ...)
 {
 	char path[PATH_MAX];
 	va_list arguments;
@@ -56,7 +56,7 @@ int sb_sysfs_text(char *text, size_t bytes, const char *format, ...)
 	return status == 0 ? read_line(path, text, bytes) : status;
 }
 
-int sb_sysfs_int(int *value, const char *format, ...)
+int sb_sysfile_int(int *value, const char *format, ...)
 {
 	char path[PATH_MAX];
 	char text[32];
@@ -83,7 +83,7 @@ int sb_sysfs_int(int *value, const char *format, ...)
 	return 0;
 }
 
-int sb_sysfs_real(char *path, size_t bytes, const char *format, ...)
+int sb_sysfile_real(char *path, size_t bytes, const char *format, ...)
 {
 	char name[PATH_MAX];
 	char resolved[PATH_MAX];
