@@ -277,6 +277,47 @@ static int refuse(struct ports *ports, int a, int b, const char *why, struct sb_
 	return sb_notes_add(notes, "%s and %s not merged: %s", name_a, name_b, why);
 }
 
+/* A virtual function and its physical one: merging them would gain nothing and hide that they fail
+ * together. NCCL does merge them. */
+static bool same_physical_port(struct sb_xml_node *a, struct sb_xml_node *b)
+{
+	struct sb_xml_node *pci_a = pci_of(a);
+	struct sb_xml_node *pci_b = pci_of(b);
+	const char *owner_a;
+	const char *owner_b;
+
+	if (pci_a == NULL || pci_b == NULL ||
+	    sb_xml_int(a, "port", 1) != sb_xml_int(b, "port", 1)) {
+		return false;
+	}
+	owner_a = sb_xml_get(pci_a, "physfn");
+	owner_b = sb_xml_get(pci_b, "physfn");
+	if (owner_a == NULL && owner_b == NULL) {
+		return false;
+	}
+	owner_a = owner_a != NULL ? owner_a : sb_xml_get(pci_a, "busid");
+	owner_b = owner_b != NULL ? owner_b : sb_xml_get(pci_b, "busid");
+	return strcasecmp(owner_a, owner_b) == 0;
+}
+
+/* Why two ports can't be one; NULL where nothing speaks against it. */
+static const char *reason_against(struct sb_xml_node *a, struct sb_xml_node *b)
+{
+	const char *layer_a = sb_xml_get(a, "link_layer");
+	const char *layer_b = sb_xml_get(b, "link_layer");
+
+	if (distance(a, b) >= SB_ROUTE_SYS) {
+		return "they are on different NUMA nodes";
+	}
+	if (same_physical_port(a, b)) {
+		return "they are one physical port";
+	}
+	if (layer_a != NULL && layer_b != NULL && strcmp(layer_a, layer_b) != 0) {
+		return "they have different link layers";
+	}
+	return NULL;
+}
+
 /* 0: merged; 1: refused, with the pair marked; or -ENOMEM. */
 static int merge_group(struct sb_xml *xml, struct ports *ports, const int *group, int count,
 		       struct sb_notes *notes)
@@ -287,22 +328,16 @@ static int merge_group(struct sb_xml *xml, struct ports *ports, const int *group
 	int result;
 
 	for (int i = 1; i < count; i++) {
-		enum sb_route_type own = distance(ports->nets[group[0]], ports->nets[group[i]]);
-		const char *layer = sb_xml_get(ports->nets[group[0]], "link_layer");
-		const char *other = sb_xml_get(ports->nets[group[i]], "link_layer");
+		struct sb_xml_node *first = ports->nets[group[0]];
+		struct sb_xml_node *other = ports->nets[group[i]];
+		const char *why = reason_against(first, other);
 
-		above = common_ancestor(above, ports->nets[group[i]]);
-		type = own > type ? own : type;
-		if (own >= SB_ROUTE_SYS) {
-			result = refuse(ports, group[0], group[i],
-					"they are on different NUMA nodes", notes);
+		if (why != NULL) {
+			result = refuse(ports, group[0], group[i], why, notes);
 			return result != 0 ? result : 1;
 		}
-		if (layer != NULL && other != NULL && strcmp(layer, other) != 0) {
-			result = refuse(ports, group[0], group[i],
-					"they have different link layers", notes);
-			return result != 0 ? result : 1;
-		}
+		above = common_ancestor(above, other);
+		type = distance(first, other) > type ? distance(first, other) : type;
 	}
 	result = make_place(xml, ports, group, count, above, type, &nic);
 	if (result == -ENOSPC) {

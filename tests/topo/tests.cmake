@@ -9,3 +9,15 @@ target_link_libraries(topo_expected PRIVATE topo_table)
 set_target_properties(topo_expected PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_test(NAME topo_expected COMMAND topo_expected ${CMAKE_SOURCE_DIR}/../shared/topologies)
 set_tests_properties(topo_expected PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77 LABELS unit)
+
+# Machines written by hand, made as sysfs trees. NVML is a library of ours that tells what a file says.
+add_library(fake_nvml SHARED topo/fake_nvml.c)
+set_target_properties(fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SOVERSION 1
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/nvml)
+add_executable(topo_machines topo/machines.c topo/machine.c)
+target_link_libraries(topo_machines PRIVATE topo_table)
+add_dependencies(topo_machines fake_nvml)
+set_target_properties(topo_machines PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_test(NAME topo_machines COMMAND topo_machines ${CMAKE_CURRENT_SOURCE_DIR}/topo/machines)
+set_tests_properties(topo_machines PROPERTIES TIMEOUT 120 LABELS unit
+  ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/nvml)
