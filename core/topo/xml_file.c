@@ -182,8 +182,8 @@ int sb_xml_read(const char *path, struct sb_xml **xml)
 		result = feed_reader(&reader, buffer, got, false);
 	}
 	if (result == 0 && ferror(file)) {
-		result = -EIO;
-		sb_error("topology file %s: read error", path);
+		result = errno != 0 ? -errno : -EIO;
+		sb_error("topology file %s: %s", path, strerror(-result));
 	}
 	if (result == 0) {
 		result = feed_reader(&reader, "", 0, true);
