@@ -206,9 +206,7 @@ void sb_connection_fail(struct sb_connection *connection, int error, const char 
 		 connection->is_sender ? "to" : "from", connection->peer, reason,
 		 paths[0] ? paths : "none yet");
 	connection->failed = error;
-	if (!connection->peer_closed) {
-		sb_warn("%s", connection->error);
-	}
+	sb_warn("%s", connection->error);
 	sb_connection_event(connection, SB_EVENT_ERROR, NULL, 0, reason);
 	if (connection->handshake > 0 && !connection->oob_gone) {
 		sb_control_init(connection, &message, SB_CONTROL_ERROR);
@@ -217,6 +215,14 @@ void sb_connection_fail(struct sb_connection *connection, int error, const char 
 			 reason);
 		sb_control_send(connection, &message);
 	}
+}
+
+void sb_connection_closed_by_peer(struct sb_connection *connection)
+{
+	snprintf(connection->error, sizeof(connection->error),
+		 "connection %016llx %s %s: the peer closed it", (unsigned long long)connection->id,
+		 connection->is_sender ? "to" : "from", connection->peer);
+	connection->failed = -EPIPE;
 }
 
 void sb_connection_event(struct sb_connection *connection, enum sb_event_kind kind,

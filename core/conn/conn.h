@@ -266,6 +266,7 @@ struct sb_connection {
 	int active; /* receiver: path named in new CTS; sender: path of the newest CTS; -1 none */
 	uint32_t epoch;
 	uint32_t polls;
+	uint32_t looks;            /* sender: searches for a CTS */
 	_Atomic bool attention;    /* the monitor has to come soon */
 	bool urgent;               /* a fence or a SYNC is under way: all paths are polled */
 	_Atomic uint64_t next_due; /* when the monitor has to come at the latest */
@@ -330,6 +331,8 @@ struct sb_connection {
 /* conn.c */
 void sb_connection_fail(struct sb_connection *connection, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The peer closed in good order: what is still open fails, but nothing went wrong. */
+void sb_connection_closed_by_peer(struct sb_connection *connection);
 void sb_connection_event(struct sb_connection *connection, enum sb_event_kind kind,
 			 const struct sb_path *path, uint32_t count, const char *cause);
 /* "mlx5_0:1 (rail 0, GID …)" into one of a few static thread-local buffers. */

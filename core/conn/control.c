@@ -123,7 +123,7 @@ static void peer_closed(struct sb_connection *connection, const struct sb_contro
 		sb_send_rollback(connection, message);
 	}
 	if (!connection->closing && connection->failed == 0) {
-		sb_connection_fail(connection, -EPIPE, "the peer closed the connection");
+		sb_connection_closed_by_peer(connection);
 	}
 }
 

@@ -27,7 +27,7 @@ static uint64_t oldest_kept(const struct sb_connection *connection)
 static const struct sb_cts *find_cts(struct sb_connection *connection, uint64_t seq)
 {
 	uint64_t wanted = sb_cts_stamp(seq, connection->epoch);
-	int look = connection->polls % LOOK_EVERY == 0 ? connection->path_count : 1;
+	int look = connection->looks++ % LOOK_EVERY == 0 ? connection->path_count : 1;
 
 	for (int i = 0; i < look; i++) {
 		int index = (connection->cts_path + i) % connection->path_count;
