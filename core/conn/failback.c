@@ -267,6 +267,7 @@ void sb_failback_ports(struct sb_connection *connection, const struct sb_control
 
 		if (up && !path->peer_port_up && path->phase == SB_PHASE_DOWN) {
 			path->next_build = now + path->holddown;
+			sb_connection_attend(connection);
 		}
 		path->peer_port_up = up;
 	}
