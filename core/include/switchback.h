@@ -27,6 +27,9 @@ extern "C" {
 
 enum sb_log_level { SB_LOG_ERROR, SB_LOG_WARN, SB_LOG_INFO, SB_LOG_DEBUG };
 typedef void (*sb_log_fn)(void *context, enum sb_log_level level, const char *line);
+/* Replaces the logger of the process at once; NULL restores the one that writes to standard error
+ * what SWITCHBACK_LOG lets through. With a logger of its own the program decides. */
+void sb_log_set(sb_log_fn fn, void *context);
 
 /* ---- events: what happened to a connection, for logs, statistics and figures ---- */
 

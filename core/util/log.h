@@ -9,9 +9,6 @@
 #include "switchback.h"
 #include <stdbool.h>
 
-/* Replaces the logger; NULL restores the one that writes to standard error. */
-void sb_log_set(sb_log_fn fn, void *context);
-
 /* Lowest level that is passed on. Default: SWITCHBACK_LOG (error|warn|info|debug), warn without it.
  */
 void sb_log_set_level(enum sb_log_level level);
