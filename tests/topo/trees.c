@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Merging ports, joining trees, completing files, and sysfs trees that are not as they should be.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "machine.h"
+#include "topo/discover.h"
+#include "topo/topo.h"
+#include "util/log.h"
+
+static char log_text[65536];
+
+static void keep_lines(void *context, enum sb_log_level level, const char *line)
+{
+	size_t used = strlen(log_text);
+
+	(void)context;
+	if (level <= SB_LOG_WARN) {
+		snprintf(log_text + used, sizeof(log_text) - used, "%s\n", line);
+	}
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	log_text[0] = '\0';
+	sb_log_set(keep_lines, NULL);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	sb_log_set(NULL, NULL);
+	return 0;
+}
+
+static struct sb_xml *parse(const char *inner)
+{
+	struct sb_xml *xml;
+	char *text;
+
+	assert_true(asprintf(&text, "<system version='1'>%s</system>", inner) > 0);
+	assert_int_equal(sb_xml_parse("t.xml", text, strlen(text), &xml), 0);
+	free(text);
+	return xml;
+}
+
+static int count_named(const struct sb_xml_node *node, const char *name)
+{
+	int count = sb_xml_is(node, name);
+
+	for (int i = 0; i < node->child_count; i++) {
+		count += count_named(node->children[i], name);
+	}
+	return count;
+}
+
+/* ---- merged ports ---- */
+
+#define PORT_MORE(bus, name, dev, more)                                                            \
+	"<pci busid='" bus "' class='0x020000' link_speed='16.0 GT/s PCIe' link_width='8'><nic>"   \
+	"<net name='" name "' dev='" dev "' speed='100000' port='1' gdr='1' guid='0x" dev          \
+	"' " more "/></nic></pci>"
+#define PORT(bus, name, dev) PORT_MORE(bus, name, dev, "")
+#define SWITCH(bus, inner)   "<pci busid='" bus "' class='0x060400'>" inner "</pci>"
+#define CPU(numa, inner)     "<cpu numaid='" numa "' arch='arm64'>" inner "</cpu>"
+
+static const char six_ports[] =
+	CPU("0", PORT("0000:01:00.0", "a", "0") PORT("0000:01:00.1", "b", "1")
+			 SWITCH("0000:10:00.0",
+				SWITCH("0000:11:00.0", PORT("0000:12:00.0", "c", "2")
+							       PORT("0000:13:00.0", "d", "3"))
+					PORT("0000:20:00.0", "e", "4")))
+		CPU("1", PORT("0000:81:00.0", "f", "5"));
+
+static char *merged_names(const char *inner, enum sb_route_type level, const char *force,
+			  bool same_rail)
+{
+	struct sb_merge_policy policy = {.level = level, .force = force, .same_rail = same_rail};
+	struct sb_xml *xml = parse(inner);
+	struct sb_notes notes = {0};
+	struct sb_graph *graph;
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	assert_int_equal(sb_xml_merge(xml, &policy, &notes), 0);
+	assert_int_equal(sb_graph_build(xml, &graph), 0);
+	for (int i = 0; i < graph->type_count[SB_NODE_NET]; i++) {
+		const struct sb_node *net = graph->of_type[SB_NODE_NET][i];
+
+		fprintf(out, "%s%s=%g", i > 0 ? " " : "", net->net.name, (double)net->net.bw);
+	}
+	for (int i = 0; i < notes.count; i++) {
+		fprintf(out, "\n%s", notes.lines[i]);
+	}
+	fclose(out);
+	sb_graph_free(graph);
+	sb_notes_free(&notes);
+	sb_xml_free(xml);
+	return text;
+}
+
+static void assert_merged(const char *inner, enum sb_route_type level, const char *force,
+			  const char *expected)
+{
+	char *text = merged_names(inner, level, force, false);
+	char *end = strchr(text, '\n');
+
+	if (end != NULL) {
+		*end = '\0';
+	}
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+static void ports_are_merged_by_level(void **state)
+{
+	(void)state;
+	assert_merged(six_ports, SB_ROUTE_LOC, NULL, "a=12.5 b=12.5 c=12.5 d=12.5 e=12.5 f=12.5");
+	assert_merged(six_ports, SB_ROUTE_PORT, NULL, "a+b=25 c=12.5 d=12.5 e=12.5 f=12.5");
+	assert_merged(six_ports, SB_ROUTE_PIX, NULL, "a+b=25 c+d=25 e=12.5 f=12.5");
+	assert_merged(six_ports, SB_ROUTE_PXB, NULL, "a+b=25 c+d+e=37.5 f=12.5");
+	assert_merged(six_ports, SB_ROUTE_PHB, NULL, "a+b+c+d+e=62.5 f=12.5");
+}
+
+static void forced_groups_come_first(void **state)
+{
+	(void)state;
+	assert_merged(six_ports, SB_ROUTE_PORT, "b,c;a,d", "e=12.5 b+c=25 a+d=25 f=12.5");
+	assert_merged(six_ports, SB_ROUTE_LOC, "e,d", "a=12.5 b=12.5 c=12.5 e+d=25 f=12.5");
+}
+
+static void refused_groups_are_named_with_the_reason(void **state)
+{
+	static const struct {
+		const char *force;
+		const char *reason;
+	} refused[] = {
+		{"a,f", "a and f not merged: they are on different NUMA nodes"},
+		{"a,x", "\"a,x\" not merged: no such free port: x"},
+		{"a,a", "\"a,a\" not merged: no such free port: a"},
+		{"a", "\"a\" not merged: one port is no group"},
+		{"a,b;b,c", "\"b,c\" not merged: no such free port: b"},
+		{"a,", "no such free port: "},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+		char *text = merged_names(six_ports, SB_ROUTE_LOC, refused[i].force, false);
+
+		assert_non_null(strstr(text, refused[i].reason));
+		assert_non_null(strstr(log_text, refused[i].reason));
+		free(text);
+	}
+}
+
+static void a_refused_pair_does_not_stop_the_others(void **state)
+{
+	/* a and g differ in link layer, so g goes with h. */
+	static const char ports[] = CPU(
+		"0", PORT_MORE("0000:01:00.0", "a", "0", "link_layer='Ethernet'") PORT_MORE(
+			     "0000:02:00.0", "g", "1", "link_layer='InfiniBand'")
+			     PORT_MORE("0000:03:00.0", "h", "2", "link_layer='InfiniBand'")
+				     PORT_MORE("0000:04:00.0", "b", "3", "link_layer='Ethernet'"));
+	char *text = merged_names(ports, SB_ROUTE_PHB, NULL, false);
+
+	(void)state;
+	assert_non_null(strstr(text, "a+b=25"));
+	assert_non_null(strstr(text, "g+h=25"));
+	assert_non_null(strstr(text, "a and g not merged: they have different link layers"));
+	free(text);
+}
+
+static void rails_are_respected_where_asked_for(void **state)
+{
+	static const char ports[] =
+		CPU("0", PORT_MORE("0000:01:00.0", "a", "0", "rail='0'")
+				 PORT_MORE("0000:02:00.0", "b", "1", "rail='1'")
+					 PORT_MORE("0000:03:00.0", "c", "2", "rail='0'")
+						 PORT("0000:04:00.0", "d", "3"));
+	char *text = merged_names(ports, SB_ROUTE_PHB, NULL, true);
+
+	(void)state;
+	assert_non_null(strstr(text, "b=12.5 d=12.5 a+c=25"));
+	free(text);
+}
+
+static void eight_ports_are_the_most(void **state)
+{
+	char inner[8192] = "<cpu numaid='0' arch='arm64'>";
+	char *text;
+
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		snprintf(inner + strlen(inner), sizeof(inner) - strlen(inner),
+			 "<pci busid='0000:%02x:00.0' class='0x020000'><nic>"
+			 "<net name='n%d' dev='%d' speed='8000' port='1'/></nic></pci>",
+			 i + 1, i, i);
+	}
+	strcat(inner, "</cpu>");
+	text = merged_names(inner, SB_ROUTE_PHB, NULL, false);
+	assert_non_null(strstr(text, "n0+n1+n2+n3+n4+n5+n6+n7=8"));
+	assert_non_null(strstr(text, "n8+n9=2"));
+	free(text);
+}
+
+/* ---- joining ---- */
+
+static void branches_without_a_kept_leaf_go(void **state)
+{
+	struct sb_xml *xml = parse(
+		CPU("0", SWITCH("0000:01:00.0", "<pci busid='0000:02:00.0'><gpu dev='0' keep='1'>"
+						"<nvlink target='0000:03:00.0' count='1' "
+						"tclass='0x030200'/></gpu></pci>"
+						"<pci busid='0000:03:00.0'><gpu dev='1'/></pci>")
+				 SWITCH("0000:11:00.0",
+					"<pci busid='0000:12:00.0'><nic><net name='a' dev='0'/>"
+					"</nic></pci>"))
+			CPU("1", "<nic><net name='b' dev='1' keep='1'/></nic>") CPU("2", ""));
+
+	(void)state;
+	sb_xml_trim(xml);
+	assert_int_equal(count_named(xml->root, "cpu"), 2);
+	assert_int_equal(count_named(xml->root, "pci"), 2);
+	assert_int_equal(count_named(xml->root, "gpu"), 1);
+	assert_int_equal(count_named(xml->root, "net"), 1);
+	assert_int_equal(count_named(xml->root, "nvlink"), 1);
+	assert_null(sb_xml_find_with(xml->root, "gpu", "keep", "1"));
+	sb_xml_free(xml);
+}
+
+static void trees_are_fused_by_key(void **state)
+{
+	/* Rank 1 knows another GPU, one attribute more, and disagrees about one. */
+	struct sb_xml *trees[] = {
+		parse(CPU("0", SWITCH("0000:01:00.0",
+				      "<pci busid='0000:02:00.0' class='0x030200'><gpu "
+				      "dev='0'/></pci>") "<nic><net name='a' dev='0' port='1' "
+							 "speed='100'/></nic>")),
+		parse(CPU("0", SWITCH("0000:01:00.0",
+				      "<pci busid='0000:03:00.0' class='0x030200'><gpu "
+				      "dev='1'/></pci>") "<nic><net name='a' dev='0' port='1' "
+							 "speed='200' gdr='1'/>"
+							 "<net name='a' dev='1' port='2'/></nic>")),
+	};
+	struct sb_xml_node *net;
+	struct sb_xml *fused;
+
+	(void)state;
+	assert_int_equal(sb_xml_fuse(trees, 2, &fused), 0);
+	assert_int_equal(count_named(fused->root, "cpu"), 1);
+	assert_int_equal(count_named(fused->root, "pci"), 3);
+	assert_int_equal(count_named(fused->root, "gpu"), 2);
+	assert_int_equal(count_named(fused->root, "net"), 2);
+	net = sb_xml_find_with(fused->root, "net", "port", "1");
+	assert_string_equal(sb_xml_get(net, "speed"), "100");
+	assert_string_equal(sb_xml_get(net, "gdr"), "1");
+	assert_non_null(strstr(log_text, "disagree about speed: \"100\" kept, not \"200\""));
+	sb_xml_free(fused);
+	sb_xml_free(trees[0]);
+	sb_xml_free(trees[1]);
+}
+
+static void hosts_and_doubles_are_not_fused_away(void **state)
+{
+	/* A switch that a file lists twice is there twice, however many ranks read that file. */
+	static const char twice[] =
+		"<cpu host_hash='0x1' numaid='0' arch='arm64'>" SWITCH("0000:01:00.0", "")
+			SWITCH("0000:01:00.0", "") "</cpu>";
+	static const char other[] = "<cpu host_hash='0x2' numaid='0' arch='arm64'/>";
+	struct sb_xml *trees[] = {parse(twice), parse(twice), parse(other), parse(twice)};
+	struct sb_xml *fused;
+
+	(void)state;
+	assert_int_equal(sb_xml_fuse(trees, 4, &fused), 0);
+	assert_int_equal(count_named(fused->root, "cpu"), 2);
+	assert_int_equal(count_named(fused->root, "pci"), 2);
+	sb_xml_free(fused);
+	for (int i = 0; i < 4; i++) {
+		sb_xml_free(trees[i]);
+	}
+}
+
+/* ---- completing ---- */
+
+static void what_a_file_leaves_out_is_made_up_with_a_warning(void **state)
+{
+	struct sb_xml *xml = parse("<cpu numaid='0'>\n"
+				   "<pci busid='0000:05:00.0' class='0x030200'/>\n"
+				   "<pci busid='0000:04:00.0' class='0x030200'/>\n"
+				   "<pci busid='0000:06:00.0' class='0x020000'/>\n"
+				   "<pci busid='0000:07:00.0'/></cpu>");
+	struct sb_xml_node *pci;
+
+	(void)state;
+	assert_int_equal(sb_xml_complete(xml), 0);
+	pci = sb_xml_find_with(xml->root, "pci", "busid", "0000:04:00.0");
+	assert_string_equal(sb_xml_get(sb_xml_child(pci, "gpu"), "dev"), "0");
+	pci = sb_xml_find_with(xml->root, "pci", "busid", "0000:05:00.0");
+	assert_string_equal(sb_xml_get(sb_xml_child(pci, "gpu"), "rank"), "1");
+	assert_non_null(sb_xml_find_with(xml->root, "net", "name", "net0"));
+	pci = sb_xml_find_with(xml->root, "pci", "busid", "0000:07:00.0");
+	assert_string_equal(sb_xml_get(pci, "class"), "0x060400");
+	assert_non_null(strstr(log_text, "t.xml:1: <cpu numaid=\"0\">: arch missing"));
+	assert_non_null(
+		strstr(log_text, "t.xml:3: <pci busid=\"0000:04:00.0\">: gpu entry missing"));
+	assert_non_null(strstr(log_text, "t.xml:5: <pci busid=\"0000:07:00.0\">: class missing"));
+	assert_non_null(strstr(log_text, "link_speed missing"));
+	sb_xml_free(xml);
+}
+
+static void a_file_that_lists_some_is_left_alone(void **state)
+{
+	struct sb_xml *xml = parse(CPU(
+		"0", "<pci busid='0000:05:00.0' class='0x030200' link_speed='' link_width='0'>"
+		     "<gpu dev='0' rank='0'/></pci>"
+		     "<pci busid='0000:04:00.0' class='0x030200' link_speed='' link_width='0'/>"
+		     "<nic><net name='a' dev='0'/></nic>"
+		     "<pci busid='0000:06:00.0' class='0x020000' link_speed='' link_width='0'/>"));
+
+	(void)state;
+	assert_int_equal(sb_xml_complete(xml), 0);
+	assert_int_equal(count_named(xml->root, "gpu"), 1);
+	assert_int_equal(count_named(xml->root, "net"), 1);
+	assert_string_equal(log_text, "");
+	sb_xml_free(xml);
+}
+
+static void a_file_is_completed_from_the_machine(void **state)
+{
+	char *folder = machine_create(
+		"cpu x86 AuthenticAMD 23 49\n"
+		"numa 0 ff\n"
+		"dev pci0000:00/0000:00:01.0/0000:01:00.0 class=0x020000 vendor=0x15b3 "
+		"max_link_speed=\"16.0 GT/s PCIe\" max_link_width=16 numa_node=0\n"
+		"dev pci0000:00/0000:00:02.0/0000:02:00.0 class=0x020000 vendor=0x15b3 "
+		"max_link_speed=\"16.0 GT/s PCIe\" max_link_width=16 numa_node=0\n"
+		"ib mlx5_0 0000:01:00.0 port=1:200:ACTIVE:Ethernet\n"
+		"ib mlx5_1 0000:02:00.0 port=1:200:ACTIVE:Ethernet\n");
+	char file[] = "/tmp/topo-file-XXXXXX";
+	struct sb_topo_options options = {.file = file, .sysfs = folder};
+	struct sb_topo *topo;
+	struct sb_xml_node *pci;
+	FILE *out = fdopen(mkstemp(file), "w");
+
+	(void)state;
+	/* The injected file puts the NIC behind a switch that the machine doesn't show. */
+	fputs("<system version='1'><cpu numaid='0'>"
+	      "<pci busid='ffff:ff:01.0' class='0x060400' link_speed='' link_width='0'>"
+	      "<pci busid='0000:01:00.0'/></pci></cpu></system>",
+	      out);
+	fclose(out);
+	assert_int_equal(sb_topo_discover(&options, &topo), 0);
+	pci = sb_xml_find_with(topo->xml->root, "pci", "busid", "0000:01:00.0");
+	assert_string_equal(sb_xml_get(pci->parent, "busid"), "ffff:ff:01.0");
+	assert_string_equal(sb_xml_get(pci, "vendor"), "0x15b3");
+	assert_string_equal(sb_xml_get(pci, "link_speed"), "16.0 GT/s PCIe");
+	assert_non_null(sb_xml_child_with(sb_xml_child(pci, "nic"), "net", "name", "mlx5_0"));
+	pci = sb_xml_find_with(topo->xml->root, "pci", "busid", "0000:02:00.0");
+	assert_true(sb_xml_is(pci->parent, "cpu"));
+	assert_string_equal(sb_xml_get(pci->parent, "vendor"), "AuthenticAMD");
+	assert_string_equal(sb_xml_get(pci->parent, "familyid"), "143");
+	assert_int_equal(topo->graph->type_count[SB_NODE_NET], 2);
+	sb_topo_free(topo);
+	remove(file);
+	machine_remove(folder);
+}
+
+/* ---- sysfs that is not as it should be ---- */
+
+#define GPU_DEV                                                                                    \
+	"dev pci0000:00/0000:00:01.0/0000:01:00.0 class=0x030200 vendor=0x10de numa_node=0 "       \
+	"max_link_speed=\"16.0 GT/s PCIe\" max_link_width=16\n"
+
+static const struct {
+	const char *what;
+	const char *machine;
+	int gpus, nets;
+	const char *named; /* in a warning */
+} odd_trees[] = {
+	{"nothing", "folder devices\n", 0, 0, NULL},
+	{"a device whose link leads nowhere",
+	 GPU_DEV "link bus/pci/devices/0000:02:00.0 ../../../devices/gone\n", 1, 0, NULL},
+	{"a device whose link leads to itself",
+	 GPU_DEV "link bus/pci/devices/0000:02:00.0 0000:02:00.0\n", 1, 0, NULL},
+	{"a NIC whose device link goes round in circles",
+	 "folder class/infiniband/mlx5_0/ports/1\n"
+	 "link class/infiniband/mlx5_0/device ../mlx5_0/device\n",
+	 0, 1, "rate"},
+	{"a NIC that leads out of the root",
+	 "folder class/infiniband/mlx5_0/ports/1\n"
+	 "link class/infiniband/mlx5_0/device /sys/devices/pci0000:00/0000:00:01.0\n",
+	 0, 1, "rate"},
+	{"a NIC at a device that isn't there",
+	 "ib mlx5_0 0000:09:00.0 port=1:100:ACTIVE:Ethernet\n", 0, 1, NULL},
+	{"a device under another name", GPU_DEV "link bus/pci/devices/0000:02:00.0 0000:01:00.0\n",
+	 2, 0, "0000:02:00.0"},
+	{"names that are no bus ids", GPU_DEV "folder bus/pci/devices/usb1\n", 1, 0, NULL},
+	{"files that are empty",
+	 GPU_DEV "ib mlx5_0 0000:02:00.0 port=1:100:ACTIVE:Ethernet\n"
+		 "dev pci0000:00/0000:00:02.0/0000:02:00.0 class=0x020000 numa_node= "
+		 "max_link_speed= max_link_width=\n",
+	 1, 1, "0000:02:00.0/max_link_speed"},
+	{"values that are absurd",
+	 GPU_DEV "dev pci0000:00/0000:00:02.0/0000:02:00.0 class=0x020000 numa_node=-77 "
+		 "max_link_speed=\"1e99 furlongs\" max_link_width=-3 vendor=minus\n"
+		 "ib mlx5_0 0000:02:00.0 guid=xyz port=1:nan:ACTIVE:Ethernet\n",
+	 1, 1, "vendor"},
+	{"a FIFO where a number should be",
+	 "fifo devices/pci0000:00/0000:00:02.0/0000:02:00.0/class\n"
+	 "link bus/pci/devices/0000:02:00.0 ../../../devices/pci0000:00/0000:00:02.0/0000:02:00.0\n"
+	 "ib mlx5_0 0000:02:00.0 port=1:100:ACTIVE:Ethernet\n",
+	 0, 1, "class"},
+	{"a folder where a number should be",
+	 GPU_DEV "folder devices/pci0000:00/0000:00:02.0/0000:02:00.0/class\n"
+		 "link bus/pci/devices/0000:02:00.0 "
+		 "../../../devices/pci0000:00/0000:00:02.0/0000:02:00.0\n",
+	 1, 0, NULL},
+	{"ports that are no numbers",
+	 "folder class/infiniband/mlx5_0/ports/x\nfolder class/infiniband/mlx5_0/ports/0\n"
+	 "folder class/infiniband/mlx5_0/ports/9999\nfolder class/infiniband/mlx5_0/ports/2\n",
+	 0, 1, "ports/2/rate"},
+	{"a device without ports", "folder class/infiniband/mlx5_0\n", 0, 0, "mlx5_0/ports"},
+	{"a path of PCI devices that never ends",
+	 "dev pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0/0000:04:00.0/"
+	 "0000:05:00.0/0000:06:00.0/0000:07:00.0/0000:08:00.0/0000:09:00.0/0000:0a:00.0/"
+	 "0000:0b:00.0/0000:0c:00.0/0000:0d:00.0/0000:0e:00.0/0000:0f:00.0/0000:10:00.0/"
+	 "0000:11:00.0/0000:12:00.0/0000:13:00.0/0000:14:00.0/0000:15:00.0/0000:16:00.0/"
+	 "0000:17:00.0/0000:18:00.0/0000:19:00.0/0000:1a:00.0/0000:1b:00.0/0000:1c:00.0 "
+	 "class=0x030200 vendor=0x10de numa_node=0\n",
+	 1, 0, "numa"},
+};
+
+static void odd_sysfs_trees_are_survived(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(odd_trees) / sizeof(*odd_trees); i++) {
+		char *folder = machine_create(odd_trees[i].machine);
+		struct sb_topo_options options = {.sysfs = folder};
+		struct sb_topo *topo;
+		char *text;
+		struct sb_xml *again;
+
+		log_text[0] = '\0';
+		if (sb_topo_discover(&options, &topo) != 0) {
+			fail_msg("%s: discovery fails: %s", odd_trees[i].what, log_text);
+		}
+		if (topo->graph->type_count[SB_NODE_GPU] != odd_trees[i].gpus ||
+		    topo->graph->type_count[SB_NODE_NET] != odd_trees[i].nets) {
+			fail_msg("%s: %d GPUs, %d ports: %s", odd_trees[i].what,
+				 topo->graph->type_count[SB_NODE_GPU],
+				 topo->graph->type_count[SB_NODE_NET], log_text);
+		}
+		if (odd_trees[i].named != NULL && strstr(log_text, odd_trees[i].named) == NULL) {
+			fail_msg("%s: no warning about %s: %s", odd_trees[i].what,
+				 odd_trees[i].named, log_text);
+		}
+		/* Whatever was found, a dump of it can be read. */
+		text = sb_topo_text(topo);
+		assert_int_equal(sb_xml_parse("dump", text, strlen(text), &again), 0);
+		sb_xml_free(again);
+		free(text);
+		sb_topo_free(topo);
+		machine_remove(folder);
+	}
+}
+
+static void a_root_that_is_none_is_an_error(void **state)
+{
+	struct sb_topo_options options = {.sysfs = "/nonexistent"};
+	struct sb_topo *topo;
+
+	(void)state;
+	assert_int_equal(sb_topo_discover(&options, &topo), -ENOENT);
+	assert_non_null(strstr(log_text, "/nonexistent"));
+	options.sysfs = "/tmp/.";
+	log_text[0] = '\0';
+	assert_int_equal(sb_topo_discover(&options, &topo), -ENOTDIR);
+	assert_non_null(strstr(log_text, "sysfs root"));
+}
+
+static void a_rank_needs_its_gpu(void **state)
+{
+	char *folder = machine_create(GPU_DEV);
+	struct sb_topo_options options = {.sysfs = folder, .gpu = "0000:09:00.0"};
+	struct sb_topo *topo;
+
+	(void)state;
+	assert_int_equal(sb_topo_discover(&options, &topo), -ENODEV);
+	assert_non_null(strstr(log_text, "no GPU at 0000:09:00.0"));
+	machine_remove(folder);
+}
+
+static void environment_moves_root_file_and_dump(void **state)
+{
+	char *folder = machine_create(GPU_DEV "numa 0 ff\nhost here\n");
+	struct sb_topo_options options;
+	struct sb_topo *topo;
+	struct stat status;
+	char *dump;
+
+	(void)state;
+	assert_true(asprintf(&dump, "%s/dump.xml", folder) > 0);
+	setenv("SWITCHBACK_SYSFS", folder, 1);
+	setenv("NCCL_TOPO_DUMP_FILE", dump, 1);
+	sb_topo_options_init(&options);
+	assert_null(options.file);
+	assert_false(options.nvml);
+	assert_int_equal(sb_topo_discover(&options, &topo), 0);
+	assert_int_equal(topo->graph->type_count[SB_NODE_GPU], 1);
+	sb_topo_free(topo);
+	assert_int_equal(stat(dump, &status), 0);
+	setenv("NCCL_TOPO_FILE", dump, 1);
+	unsetenv("NCCL_TOPO_DUMP_FILE");
+	sb_topo_options_init(&options);
+	assert_string_equal(options.file, dump);
+	assert_null(options.dump);
+	assert_int_equal(sb_topo_discover(&options, &topo), 0);
+	assert_int_equal(topo->graph->type_count[SB_NODE_GPU], 1);
+	assert_int_equal(topo->graph->type_count[SB_NODE_CPU], 1);
+	sb_topo_free(topo);
+	unsetenv("NCCL_TOPO_FILE");
+	unsetenv("SWITCHBACK_SYSFS");
+	free(dump);
+	machine_remove(folder);
+}
+
+/* ---- ports of the process and ports of the topology ---- */
+
+static void ports_meet_the_topology_by_name(void **state)
+{
+	char *text;
+	const char *name = "t.xml";
+	struct sb_topo_options options = {0};
+	struct sb_topo *topo;
+	/* Listed otherwise than the topology does, one unknown to it. */
+	struct sb_backup_port ports[] = {
+		{.name = "mlx5_3", .port_number = 1, .numa_node = -1, .rail = -1},
+		{.name = "sim0", .port_number = 1, .numa_node = -1, .rail = -1},
+		{.name = "mlx5_0", .port_number = 1, .numa_node = -1, .rail = -1},
+		{.name = "mlx5_2", .port_number = 1, .numa_node = -1, .rail = -1},
+		{.name = "mlx5_1", .port_number = 1, .numa_node = -1, .rail = -1},
+	};
+	struct sb_backup_choice choices[5];
+
+	(void)state;
+	assert_true(
+		asprintf(&text,
+			 "<system version='1'>" CPU(
+				 "0", SWITCH("0000:01:00.0",
+					     "<pci busid='0000:02:00.0'><gpu dev='0' "
+					     "gdr='1'/></pci>" PORT("0000:03:00.0", "mlx5_2", "0"))
+					      SWITCH("0000:11:00.0",
+						     "<pci busid='0000:12:00.0'><gpu "
+						     "dev='1'/></pci>" PORT("0000:13:00.0",
+									    "mlx5_3", "1"))
+						      PORT("0000:20:00.0", "mlx5_0", "2") PORT(
+							      "0000:20:00.1", "mlx5_1", "3")) "%s",
+			 "</system>") > 0);
+	assert_int_equal(sb_topo_fuse((const char *const[]){text}, &name, 1, &options, &topo), 0);
+	assert_int_equal(sb_topo_backups(topo, 0, ports, 5, NULL, choices), 0);
+	assert_int_equal(choices[0].entries[0].port, 3);
+	assert_int_equal(choices[0].entries[0].rule, SB_BACKUP_GPU_NEIGHBOUR);
+	assert_int_equal(choices[3].entries[0].port, 0);
+	assert_int_equal(choices[2].entries[0].port, 4);
+	assert_int_equal(choices[2].entries[0].rule, SB_BACKUP_SIBLING);
+	assert_int_equal(choices[1].entries[0].rule, SB_BACKUP_UNKNOWN_DISTANCE);
+	sb_backup_free(choices, 5);
+	/* Only ports that no GPU uses: then they pair by index. */
+	ports[0].name = "sim1";
+	assert_int_equal(sb_topo_backups(topo, 0, ports, 2, NULL, choices), 0);
+	assert_int_equal(choices[0].entries[0].rule, SB_BACKUP_INDEX_NEIGHBOUR);
+	sb_backup_free(choices, 2);
+	assert_int_equal(sb_topo_backups(NULL, 0, ports, 2, NULL, choices), 0);
+	assert_int_equal(choices[1].entries[0].rule, SB_BACKUP_INDEX_NEIGHBOUR);
+	sb_backup_free(choices, 2);
+	sb_topo_free(topo);
+	free(text);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(ports_are_merged_by_level),
+		TEST(forced_groups_come_first),
+		TEST(refused_groups_are_named_with_the_reason),
+		TEST(a_refused_pair_does_not_stop_the_others),
+		TEST(rails_are_respected_where_asked_for),
+		TEST(eight_ports_are_the_most),
+		TEST(branches_without_a_kept_leaf_go),
+		TEST(trees_are_fused_by_key),
+		TEST(hosts_and_doubles_are_not_fused_away),
+		TEST(what_a_file_leaves_out_is_made_up_with_a_warning),
+		TEST(a_file_that_lists_some_is_left_alone),
+		TEST(a_file_is_completed_from_the_machine),
+		TEST(odd_sysfs_trees_are_survived),
+		TEST(a_root_that_is_none_is_an_error),
+		TEST(a_rank_needs_its_gpu),
+		TEST(environment_moves_root_file_and_dump),
+		TEST(ports_meet_the_topology_by_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
