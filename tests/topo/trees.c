@@ -538,9 +538,19 @@ static void environment_moves_root_file_and_dump(void **state)
 
 /* ---- ports of the process and ports of the topology ---- */
 
+#define GPU_IN_FILE(bus, dev) "<pci busid='" bus "'><gpu dev='" dev "' gdr='1'/></pci>"
+
+/* Two GPUs with a NIC each, and a dual-port NIC that is near to none. */
+static const char *const own_gpu_nics = "<system version='1'>" CPU(
+	"0",
+	SWITCH("0000:01:00.0", GPU_IN_FILE("0000:02:00.0", "0") PORT("0000:03:00.0", "mlx5_2", "0"))
+		SWITCH("0000:11:00.0",
+		       GPU_IN_FILE("0000:12:00.0", "1") PORT("0000:13:00.0", "mlx5_3", "1"))
+			PORT("0000:20:00.0", "mlx5_0", "2")
+				PORT("0000:20:00.1", "mlx5_1", "3")) "</system>";
+
 static void ports_meet_the_topology_by_name(void **state)
 {
-	char *text;
 	const char *name = "t.xml";
 	struct sb_topo_options options = {0};
 	struct sb_topo *topo;
@@ -555,20 +565,7 @@ static void ports_meet_the_topology_by_name(void **state)
 	struct sb_backup_choice choices[5];
 
 	(void)state;
-	assert_true(
-		asprintf(&text,
-			 "<system version='1'>" CPU(
-				 "0", SWITCH("0000:01:00.0",
-					     "<pci busid='0000:02:00.0'><gpu dev='0' "
-					     "gdr='1'/></pci>" PORT("0000:03:00.0", "mlx5_2", "0"))
-					      SWITCH("0000:11:00.0",
-						     "<pci busid='0000:12:00.0'><gpu "
-						     "dev='1'/></pci>" PORT("0000:13:00.0",
-									    "mlx5_3", "1"))
-						      PORT("0000:20:00.0", "mlx5_0", "2") PORT(
-							      "0000:20:00.1", "mlx5_1", "3")) "%s",
-			 "</system>") > 0);
-	assert_int_equal(sb_topo_fuse((const char *const[]){text}, &name, 1, &options, &topo), 0);
+	assert_int_equal(sb_topo_fuse(&own_gpu_nics, &name, 1, &options, &topo), 0);
 	assert_int_equal(sb_topo_backups(topo, 0, ports, 5, NULL, choices), 0);
 	assert_int_equal(choices[0].entries[0].port, 3);
 	assert_int_equal(choices[0].entries[0].rule, SB_BACKUP_GPU_NEIGHBOUR);
@@ -586,7 +583,6 @@ static void ports_meet_the_topology_by_name(void **state)
 	assert_int_equal(choices[1].entries[0].rule, SB_BACKUP_INDEX_NEIGHBOUR);
 	sb_backup_free(choices, 2);
 	sb_topo_free(topo);
-	free(text);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
