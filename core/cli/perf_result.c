@@ -372,7 +372,7 @@ static void take_counts(const struct perf_shared *shared, struct perf_result *re
 					  rank->events_lost);
 		}
 	}
-	result->bytes = (uint64_t)perf_bytes_until(shared, -1, result->end_ns);
+	result->bytes = (uint64_t)perf_bytes_until(shared, -1, UINT64_MAX);
 }
 
 int perf_result_make(const struct perf_shared *shared, struct perf_result *result)

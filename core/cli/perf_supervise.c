@@ -258,6 +258,27 @@ static void set_faults(struct supervisor *supervisor)
 	}
 }
 
+/* The ports that this run has cut and not restored are left as they were found. */
+static void take_faults_off(struct supervisor *supervisor)
+{
+	const struct perf_options *options = supervisor->options;
+	char error[FABRIC_ERROR_SIZE];
+
+	for (int i = 0; i < options->fault_count; i++) {
+		const struct perf_fault *fault = &options->faults[i];
+		bool restored = fault->restore || fault->done_ns == 0;
+
+		for (int k = i + 1; k < options->fault_count && !restored; k++) {
+			restored = options->faults[k].restore && options->faults[k].done_ns != 0 &&
+				   strcmp(options->faults[k].ports, fault->ports) == 0;
+		}
+		if (!restored && fabric_restore(supervisor->fabric, fault->ports, error) < 0) {
+			fprintf(stderr, "switchback perf: %s could not be restored: %s\n",
+				fault->ports, error);
+		}
+	}
+}
+
 /* ---- the loop ---- */
 
 static void wait_for_something(struct supervisor *supervisor)
@@ -340,6 +361,7 @@ void perf_supervise(struct perf_shared *shared, struct perf_options *options, st
 		}
 	}
 	run(&supervisor);
+	take_faults_off(&supervisor);
 	finish(&supervisor);
 	close(supervisor.signals);
 	sigprocmask(SIG_SETMASK, &supervisor.old_mask, NULL);

@@ -14,14 +14,12 @@ void perf_watch_init(struct perf_watch *watch, const struct perf_shared *shared)
 	size_t ranks = (size_t)shared->options->ranks;
 
 	*watch = (struct perf_watch){.shared = shared};
-	watch->events_seen = calloc(ranks, sizeof(*watch->events_seen));
-	watch->failure_told = calloc(ranks, sizeof(*watch->failure_told));
+	watch->ranks = calloc(ranks, sizeof(*watch->ranks));
 }
 
 void perf_watch_free(struct perf_watch *watch)
 {
-	free(watch->events_seen);
-	free(watch->failure_told);
+	free(watch->ranks);
 }
 
 static void print_at(const struct perf_watch *watch, uint64_t time_ns, const char *text)
@@ -50,6 +48,9 @@ void perf_watch_start(struct perf_watch *watch)
 	for (int i = 0; i < shared->options->ranks; i++) {
 		const struct perf_rank *rank = &shared->ranks[i];
 
+		if (watch->ranks != NULL) {
+			watch->ranks[i].path = rank->first_path;
+		}
 		printf("rank %d: host%d, pid %d, port %s, sends to rank %d\n", i, rank->host,
 		       (int)rank->pid, rank->port_name, rank->next);
 	}
@@ -76,73 +77,88 @@ void perf_watch_failure(struct perf_watch *watch, int rank)
 {
 	const struct perf_rank *self = &watch->shared->ranks[rank];
 
-	if (watch->failure_told == NULL || watch->failure_told[rank] || self->error[0] == '\0') {
+	if (watch->ranks == NULL || watch->ranks[rank].failure_told || self->error[0] == '\0') {
 		return;
 	}
-	watch->failure_told[rank] = true;
+	watch->ranks[rank].failure_told = true;
 	print_at(watch, self->error_ns, self->error);
 }
 
 /* ---- events ---- */
 
-static void print_event(const struct perf_watch *watch, int rank, const struct perf_event *event)
+/* Is it worth a line? Both ends report most things, and of idle paths too: one line is enough. */
+static bool worth_telling(struct perf_watch_rank *seen, const struct perf_event *event)
+{
+	switch (event->kind) {
+	case SB_EVENT_SUSPECT:
+		if (event->path != seen->path || seen->suspected) {
+			return false;
+		}
+		seen->suspected = true;
+		return true;
+	case SB_EVENT_FAILOVER:
+	case SB_EVENT_FAILBACK:
+		if (event->is_sender) {
+			return false;
+		}
+		seen->path = event->path;
+		seen->suspected = false;
+		return true;
+	case SB_EVENT_ALL_DOWN:
+		return !event->is_sender;
+	case SB_EVENT_REPLAY:
+	case SB_EVENT_PEER_DEAD:
+		return true;
+	default:
+		return false; /* the details are in SWITCHBACK_EVENTS */
+	}
+}
+
+static void print_event(struct perf_watch *watch, int rank, const struct perf_event *event)
 {
 	const struct perf_rank *self = &watch->shared->ranks[rank];
 	int receiver = event->is_sender ? self->next : rank;
 	const struct perf_rank *to = &watch->shared->ranks[receiver];
 	int rail =
 		event->path >= 0 && event->path < to->path_count ? to->path_rail[event->path] : -1;
+	const char *end = event->is_sender ? "sender" : "receiver";
+	char what[PERF_TEXT_BYTES / 2];
 	char text[PERF_TEXT_BYTES];
-	int used = snprintf(text, sizeof(text), "connection %d -> %d: ", to->previous, receiver);
-	size_t room = sizeof(text) - (size_t)used;
 
-	switch (event->kind) {
-	case SB_EVENT_SUSPECT:
-		snprintf(text + used, room, "%s suspects rail%d: %s",
-			 event->is_sender ? "sender" : "receiver", rail, event->cause);
-		break;
-	case SB_EVENT_REPLAY:
-		snprintf(text + used, room, "sends %u messages again", event->count);
-		break;
-	case SB_EVENT_FAILOVER:
-		snprintf(text + used, room, "failover, goes on on rail%d", rail);
-		break;
-	case SB_EVENT_FAILBACK:
-		snprintf(text + used, room, "failback to rail%d", rail);
-		break;
-	case SB_EVENT_ALL_DOWN:
-		snprintf(text + used, room, "no path is left: waits");
-		break;
-	case SB_EVENT_PEER_DEAD:
-		snprintf(text + used, room, "%s finds its peer dead: %s",
-			 event->is_sender ? "sender" : "receiver", event->cause);
-		break;
-	default:
-		return; /* the details are in SWITCHBACK_EVENTS */
-	}
-	/* Both ends report these; one line is enough. */
-	if (event->is_sender &&
-	    (event->kind == SB_EVENT_FAILOVER || event->kind == SB_EVENT_FAILBACK ||
-	     event->kind == SB_EVENT_ALL_DOWN)) {
+	if (!worth_telling(&watch->ranks[receiver], event)) {
 		return;
 	}
+	if (event->kind == SB_EVENT_SUSPECT) {
+		snprintf(what, sizeof(what), "%s suspects rail%d: %s", end, rail, event->cause);
+	} else if (event->kind == SB_EVENT_REPLAY) {
+		snprintf(what, sizeof(what), "sends %u messages again", event->count);
+	} else if (event->kind == SB_EVENT_FAILOVER) {
+		snprintf(what, sizeof(what), "failover, goes on on rail%d", rail);
+	} else if (event->kind == SB_EVENT_FAILBACK) {
+		snprintf(what, sizeof(what), "failback to rail%d", rail);
+	} else if (event->kind == SB_EVENT_ALL_DOWN) {
+		snprintf(what, sizeof(what), "no path is left: waits");
+	} else {
+		snprintf(what, sizeof(what), "%s finds its peer dead: %s", end, event->cause);
+	}
+	snprintf(text, sizeof(text), "connection %d -> %d: %s", to->previous, receiver, what);
 	print_at(watch, event->time_ns, text);
 }
 
 static void look_at_events(struct perf_watch *watch)
 {
-	for (int i = 0; watch->events_seen != NULL && i < watch->shared->options->ranks; i++) {
+	for (int i = 0; watch->ranks != NULL && i < watch->shared->options->ranks; i++) {
 		const struct perf_rank *rank = &watch->shared->ranks[i];
 		uint32_t count = atomic_load(&rank->event_count);
 
-		while (watch->events_seen[i] < count) {
-			const struct perf_event *event = &rank->events[watch->events_seen[i]];
+		while (watch->ranks[i].events_seen < count) {
+			const struct perf_event *event = &rank->events[watch->ranks[i].events_seen];
 
 			if (!atomic_load_explicit(&event->ready, memory_order_acquire)) {
 				break;
 			}
 			print_event(watch, i, event);
-			watch->events_seen[i]++;
+			watch->ranks[i].events_seen++;
 		}
 	}
 }

@@ -13,8 +13,12 @@ struct perf_watch {
 	uint64_t next_second_ns;
 	uint64_t last_ns;
 	uint64_t last_bytes[SB_PATHS_MAX];
-	uint32_t *events_seen; /* per rank */
-	bool *failure_told;
+	struct perf_watch_rank {
+		uint32_t events_seen;
+		bool failure_told;
+		int path;       /* that its receiving connection uses */
+		bool suspected; /* that path, since the last failover */
+	} * ranks;
 };
 
 void perf_watch_init(struct perf_watch *watch, const struct perf_shared *shared);

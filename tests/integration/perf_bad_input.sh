@@ -1,0 +1,98 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Bad input: exit status 2 and one line that names the thing.
+set -u
+. "$(dirname "$0")/lib/perf.sh"
+make_fabric
+
+# refuse PATTERN ARGUMENTS…: `switchback ARGUMENTS` must exit with 2; one line of its errors matches.
+refuse() {
+	local pattern=$1 status=0
+	shift
+	timeout 60 "$switchback" "$@" >"$work/out" 2>"$work/err" || status=$?
+	[ $status = 2 ] || fail "switchback $*: exit status $status, 2 wanted"
+	[ "$(grep -c -- "$pattern" "$work/err")" = 1 ] || fail "switchback $*: no line, or several, with '$pattern'"
+	! grep -q 'Gbit/s:' "$work/out" || fail "switchback $*: traffic ran all the same"
+}
+
+run=(perf sendrecv --fabric "$fabric" --max-bytes 64K --iters 10)
+refuse "operation 'sendreceive'" perf sendreceive --fabric "$fabric"
+refuse "argument 'more'" perf sendrecv more --fabric "$fabric"
+refuse "no fabric 'nosuch'" perf sendrecv --fabric nosuch
+refuse "bad.*name\|name.*'a/b'\|no fabric 'a/b'\|fabric name" perf sendrecv --fabric a/b
+refuse "exclude each other" perf sendrecv --fabric "$fabric" --verbs libibverbs.so.1
+refuse "/no/such/library" perf sendrecv --verbs /no/such/library --ranks-per-host 2
+refuse "launcher" perf sendrecv
+refuse "needs --fabric" perf sendrecv --hosts 2
+refuse "needs --fabric" perf sendrecv --ranks-per-host 2 --fault "1s cut rail0"
+refuse "nobody to talk to" "${run[@]}" --hosts 1 --ranks-per-host 1
+refuse "fabric '$fabric' has 2" "${run[@]}" --hosts 3
+refuse "--hosts 'x'" "${run[@]}" --hosts x
+refuse "--hosts '0'" "${run[@]}" --hosts 0
+refuse "--ranks-per-host '-1'" "${run[@]}" --ranks-per-host -1
+refuse "--min-bytes '8X'" "${run[@]}" --min-bytes 8X
+refuse "--max-bytes '2T'" "${run[@]}" --max-bytes 2T
+refuse "--max-bytes '0'" "${run[@]}" --max-bytes 0
+refuse "is above --max-bytes" "${run[@]}" --min-bytes 128K
+refuse "--factor '1'" "${run[@]}" --factor 1
+refuse "--iters '0'" "${run[@]}" --iters 0
+refuse "exclude each other" "${run[@]}" --duration 1s
+refuse "--duration '1h'" perf sendrecv --fabric "$fabric" --duration 1h
+refuse "--timeout 'soon'" "${run[@]}" --timeout soon
+refuse "unrecognized option '--nonsense'" "${run[@]}" --nonsense
+for fault in "" "1s" "1s cut" "cut rail0 down" "1s mend rail0" "1s cut rail0 down both more" "1s restore rail0 down" \
+	"-1s cut rail0"; do
+	refuse "--fault '$fault'" "${run[@]}" --fault "$fault"
+done
+refuse "no port 'rail7'" "${run[@]}" --fault "1s cut rail7"
+refuse "no port 'host2.rail0'" "${run[@]}" --fault "1s restore host2.rail0"
+refuse "ports 'port0'" "${run[@]}" --fault "1s cut port0"
+refuse "unknown fault 'unplugged'" "${run[@]}" --fault "1s cut rail0 unplugged"
+refuse "fault 'loss=2'" "${run[@]}" --fault "1s cut rail0 loss=2"
+refuse "way 'up'" "${run[@]}" --fault "1s cut rail0 blackhole up"
+refuse "after the end of --duration" perf sendrecv --fabric "$fabric" --duration 1s --fault "2s cut rail0"
+
+# Result files: checked before the traffic starts.
+refuse "/no/such/folder/x.json: No such file" "${run[@]}" --json /no/such/folder/x.json
+refuse "$work: Is a directory" "${run[@]}" --json "$work"
+refuse "ends in .svg or .png" "${run[@]}" --plot "$work/x.gif"
+refuse "/no/such/folder/x.svg: No such file" "${run[@]}" --plot /no/such/folder/x.svg
+refuse_without_gnuplot() {
+	local status=0
+	PATH=/nowhere "$switchback" "${run[@]}" --plot "$work/x.svg" >"$work/out" 2>"$work/err" || status=$?
+	[ $status = 2 ] && grep -q "gnuplot is not installed" "$work/err" || fail "missing gnuplot: status $status"
+}
+refuse_without_gnuplot
+
+# Environment of the ranks.
+for setting in SWITCHBACK_STALL_MS=fast SWITCHBACK_HOLDDOWN_MS=-3 SWITCHBACK_ALL_DOWN_TIMEOUT=never \
+	SWITCHBACK_FAILOVER=maybe SWITCHBACK_BACKUP=nonsense SWITCHBACK_EVENTS=/no/such/folder/events; do
+	status=0
+	env "$setting" timeout 60 "$switchback" "${run[@]}" >"$work/out" 2>"$work/err" || status=$?
+	[ $status = 2 ] || fail "$setting: exit status $status, 2 wanted"
+	grep -q "${setting%%=*}" "$work/err" || fail "$setting: the variable is not named"
+done
+
+# A disk that is full: at the end (/dev/full), and before the start (a small tmpfs, where one can be made).
+status=0
+"$switchback" "${run[@]}" --json /dev/full >"$work/out" 2>"$work/err" || status=$?
+[ $status = 2 ] && [ "$(grep -c '/dev/full: No space left on device' "$work/err")" = 1 ] || fail "/dev/full: status $status"
+mkdir "$work/small"
+if unshare -rm mount -t tmpfs -o size=16k none "$work/small" 2>/dev/null; then
+	status=0
+	unshare -rm sh -c 'mount -t tmpfs -o size=16k none "$1" && shift && exec "$@"' sh "$work/small" \
+		"$switchback" "${run[@]}" --json "$work/small/x.json" >"$work/out" 2>"$work/err" || status=$?
+	[ $status = 2 ] && [ "$(grep -c 'x.json: No space left on device' "$work/err")" = 1 ] || fail "full disk: status $status"
+	! grep -q 'Gbit/s:' "$work/out" || fail "full disk: traffic ran all the same"
+else
+	echo "a full tmpfs was not tried: mount namespaces are not allowed here"
+fi
+[ -z "$(find "$work" -name '*.tmp')" ] || fail "a temporary file was left behind"
+
+# The other commands.
+refuse "'12x' is no process id" status 12x
+refuse "process 1 does not use switchback\|process 1 " status 1
+refuse "usage" status --json --prometheus
+refuse "usage" devices more
+refuse "unknown command 'perform'" perform
+echo passed
