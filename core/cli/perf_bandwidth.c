@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "util/clock.h"
 
@@ -73,35 +74,57 @@ int perf_timeline_fill(const struct perf_shared *shared, struct perf_result *res
 	return 0;
 }
 
+/* Does this restore take off that cut? */
+static bool takes_off(const struct perf_fault *restore, const struct perf_fault *cut)
+{
+	return restore->restore && restore->done_ns != 0 &&
+	       (strcmp(restore->ports, cut->ports) == 0 || strcmp(restore->ports, "all") == 0);
+}
+
+/* Until when a cut lasted. */
+static uint64_t cut_end(const struct perf_options *options, int cut, uint64_t end_ns)
+{
+	for (int i = cut + 1; i < options->fault_count; i++) {
+		if (takes_off(&options->faults[i], &options->faults[cut])) {
+			return options->faults[i].done_ns;
+		}
+	}
+	return end_ns;
+}
+
 void perf_bandwidth_fill(const struct perf_shared *shared, struct perf_result *result)
 {
 	const struct perf_options *options = shared->options;
-	uint64_t cut = 0, restore = 0, returned = 0;
+	uint64_t first = 0, last = 0; /* time with faults */
+	uint64_t covered = 0;         /* up to here it is in the sum already */
+	double bytes = 0, time = 0;
 
 	for (int i = 0; i < options->fault_count; i++) {
-		const struct perf_fault *fault = &options->faults[i];
+		uint64_t from = options->faults[i].done_ns;
+		uint64_t to;
 
-		if (fault->done_ns == 0) {
+		if (options->faults[i].restore || from == 0) {
 			continue;
 		}
-		if (!fault->restore && cut == 0) {
-			cut = fault->done_ns;
+		to = cut_end(options, i, result->end_ns);
+		first = first == 0 ? from : first;
+		last = to > last ? to : last;
+		from = from > covered ? from : covered;
+		if (to > from) {
+			bytes += perf_bytes_until(shared, -1, to) -
+				 perf_bytes_until(shared, -1, from);
+			time += (double)(to - from);
+			covered = to;
 		}
-		restore = fault->restore ? fault->done_ns : 0;
 	}
 	for (size_t i = 0; i < result->failback_count; i++) {
-		uint64_t time = result->failbacks[i].time_ns;
+		uint64_t returned = result->failbacks[i].time_ns;
 
-		returned = time > returned ? time : returned;
+		last = returned > last ? returned : last;
 	}
-	result->before = bandwidth(shared, result->start_ns, cut != 0 ? cut : result->end_ns);
-	result->during = result->after = NAN;
-	if (cut != 0) {
-		result->during = bandwidth(shared, cut, restore > cut ? restore : result->end_ns);
-		if (returned > restore && restore > cut) {
-			result->after = bandwidth(shared, returned, result->end_ns);
-		}
-	}
+	result->before = bandwidth(shared, result->start_ns, first != 0 ? first : result->end_ns);
+	result->during = time > 0 ? bytes * 8 / time : NAN;
+	result->after = first != 0 ? bandwidth(shared, last, result->end_ns) : NAN;
 }
 
 struct perf_figures perf_figures(const struct perf_shared *shared, int size)

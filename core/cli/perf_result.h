@@ -62,8 +62,8 @@ bool perf_ports_hit(const char *ports, int sender_host, int receiver_host, int r
 /* Bytes delivered over a rail (or all, -1) up to a time. */
 double perf_bytes_until(const struct perf_shared *shared, int rail, uint64_t time_ns);
 int perf_timeline_fill(const struct perf_shared *shared, struct perf_result *result);
-/* Before: to the first cut. During: from there to the last restore, or the end. After: from the
- * last failback to the end. */
+/* Before: to the first cut. During: all the time that a cut was in force. After: from the last
+ * restore or failback to the end, if no cut is in force then. */
 void perf_bandwidth_fill(const struct perf_shared *shared, struct perf_result *result);
 
 /* What one message size came to. Bus bandwidth: what each link of the ring carried. */

@@ -37,7 +37,6 @@ for op in sendrecv all_gather reduce_scatter all_reduce; do
 	perf 0 $op --min-bytes 8 --max-bytes 4M --factor 8 --iters 20 --check
 	expect_verified
 	expect '[.sizes[].iterations] == [20, 20, 20, 20, 20, 20, 20]'
-	expect '.failbacks == []'
 done
 
 # On the backups from the beginning.

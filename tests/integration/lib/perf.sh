@@ -36,9 +36,12 @@ perf() {
 	local wanted=$1 status=0
 	shift
 	rm -f "$work/json"
+	"$switchback" fabric restore "$fabric" all
 	timeout 120 "$switchback" perf "$1" --fabric "$fabric" --json "$work/json" "${@:2}" \
 		>"$work/out" 2>"$work/err" || status=$?
-	[ $status = "$wanted" ] || fail "perf $*: exit status $status, $wanted wanted"
+	if [ $status != "$wanted" ]; then
+		fail "perf $*: exit status $status, $wanted wanted"
+	fi
 }
 
 # json FILTER: jq's answer about the last run.
@@ -49,7 +52,7 @@ json() {
 # expect FILTER: a condition on the last run's JSON.
 expect() {
 	[ "$(json "$1")" = true ] || fail "not so: $1; failovers $(json '.failovers|length'), failbacks \
-$(json '.failbacks|length'), verify $(json -c .verify), errors $(json '.errors|length')"
+$(json '.failbacks|length'), verify $(json '.verify | tostring'), errors $(json '.errors|length')"
 }
 
 # The result of a run that must be right in every byte.
