@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The main job: an all-reduce between two hosts over two rails; one rail is cut and restored under load.
+#   netns/demo.sh [--no-install] [--plot FILE.svg]
+# Exit status: 0 every byte was right, and the failover and the failback really happened; 1 not so; 2 the machine
+# lacks something that can't be installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source netns/install.sh
+
+install=1 build=build plot=build/demo.svg
+while [ $# -gt 0 ]; do
+	case $1 in
+	--no-install) install=0 ;;
+	--plot) plot=${2:?--plot FILE.svg}; shift ;;
+	*) echo "usage: netns/demo.sh [--no-install] [--plot FILE.svg]" >&2; exit 2 ;;
+	esac
+	shift
+done
+
+# Each kind of fabric has three functions: KIND_why says why it is taken (or can't be), KIND_up makes two hosts with two
+# rails and sets `perf_options`, KIND_down takes all of it away. The first kind that can be had is used.
+fabric_kinds=(sim)
+
+sim_why() {
+	echo "the simulated fabric: needs no hardware, no kernel module and no root; faults are set exactly in time"
+}
+sim_up() {
+	fabric=demo-$$
+	"$build/switchback" fabric create "$fabric" --hosts 2 --rails 2 >/dev/null
+	perf_options=(--fabric "$fabric")
+}
+sim_down() {
+	"$build/switchback" fabric destroy "$fabric"
+}
+
+[ $install = 0 ] || install_packages build demo
+echo "== build"
+mkdir -p "$build"
+{ cmake -S . -B "$build" -G Ninja && cmake --build "$build" --target switchback sim_verbs; } >"$build.log" 2>&1 ||
+	{ cat "$build.log"; exit 1; }
+
+kind=""
+for candidate in "${fabric_kinds[@]}"; do
+	if reason=$("${candidate}_why"); then
+		kind=$candidate
+		echo "== fabric: $reason"
+		break
+	fi
+	echo "== not used: $reason"
+done
+[ -n "$kind" ] || { echo "no kind of fabric can be had here" >&2; exit 2; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"${kind}_up"
+trap '"${kind}_down"; rm -rf "$work"' EXIT
+
+echo "== all-reduce of 4 MiB, 2 hosts with 2 processes each, rail0 cut at 3 s and restored at 6 s"
+status=0
+"$build/switchback" perf all_reduce "${perf_options[@]}" --hosts 2 --ranks-per-host 2 --max-bytes 4M --check --duration 9s \
+	--fault "3s cut rail0 down" --fault "6s restore rail0" --json "$work/result.json" --plot "$plot" || status=$?
+[ $status = 0 ] || { echo "== FAILED: exit status $status" >&2; exit $status; }
+
+verdict=$(jq -r '
+	if .verify.errors != 0 or .verify.messages == 0 then "bytes were wrong or none were verified"
+	elif ([.failovers[] | select(.from == "rail0" and .t_ms > 2999)] | length) == 0 then "no failover happened"
+	elif ([.failbacks[] | select(.to == "rail0" and .t_ms > 5999)] | length) == 0 then "no failback happened"
+	elif (.errors | length) != 0 then .errors[0]
+	else "ok" end' "$work/result.json")
+if [ "$verdict" != ok ]; then
+	echo "== FAILED: $verdict" >&2
+	exit 1
+fi
+echo "== all $(jq .verify.messages "$work/result.json") messages right; the job survived the cut and went back. Picture: $plot"
