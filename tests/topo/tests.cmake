@@ -29,3 +29,10 @@ foreach(name graph trees)
   add_test(NAME topo_${name} COMMAND topo_${name})
   set_tests_properties(topo_${name} PROPERTIES TIMEOUT 120 LABELS unit)
 endforeach()
+
+# 1000 GPUs: checks the answers, prints time and memory.
+add_executable(topo_big topo/big.c)
+target_link_libraries(topo_big PRIVATE topo_table)
+set_target_properties(topo_big PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_test(NAME topo_big COMMAND topo_big)
+set_tests_properties(topo_big PROPERTIES TIMEOUT 120 LABELS bench)

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# switchback topo: its forms, its options, its errors. $1 is the build folder.
+set -euo pipefail
+build=$(cd "$1" && pwd)
+cd "$(dirname "$0")"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset NCCL_TOPO_FILE NCCL_TOPO_DUMP_FILE SWITCHBACK_SYSFS SWITCHBACK_BACKUP
+topo() { "$build/switchback" topo "$@"; }
+fail() { echo "FAILED: $*"; exit 1; }
+machines=../topo/machines
+
+# The tree for a person: each GPU with its NIC and its backup.
+topo --file $machines/hgx8.xml >"$work/text"
+grep -Eq '^4 .* mlx5_5/1 +PIX +48 +mlx5_4/1 +nearest port of GPU 5, neighbour of GPU 4$' "$work/text" || fail "text: $(cat "$work/text")"
+
+# JSON can be read and says the same.
+topo --file $machines/hgx8.xml --json >"$work/json"
+python3 - "$work/json" <<'PYTHON' || fail "json"
+import json, sys
+topo = json.load(open(sys.argv[1]))
+gpus = topo["hosts"][0]["gpus"]
+assert [g["dev"] for g in gpus] == list(range(8))
+assert gpus[4]["nic"] == "mlx5_5/1" and gpus[4]["backup"] == "mlx5_4/1" and gpus[4]["path"] == "PIX"
+assert gpus[4]["bandwidth_gbyte_s"] == 48
+ports = {p["name"]: p for p in topo["hosts"][0]["ports"]}
+assert [b["port"] for b in ports["mlx5_0"]["backups"]][0] == "mlx5_1/1"
+assert len(topo["graph"]["links"]) == 2 * 8 * 5 + 2 * 8 + 2
+PYTHON
+
+# A dump read back is the same file again; the graph too.
+topo --file $machines/four_nic.xml --dump "$work/one.xml" --graph >"$work/one.graph"
+topo --file "$work/one.xml" --dump "$work/two.xml" --graph >"$work/two.graph"
+cmp "$work/one.xml" "$work/two.xml" || fail "dump"
+cmp "$work/one.graph" "$work/two.graph" || fail "graph"
+NCCL_TOPO_DUMP_FILE="$work/three.xml" topo --file $machines/four_nic.xml >/dev/null
+cmp "$work/one.xml" "$work/three.xml" || fail "NCCL_TOPO_DUMP_FILE"
+
+# The picture has a node and a line for each.
+topo --file $machines/l20_switch.xml --dot >"$work/dot"
+[ "$(grep -c 'label=.*fillcolor' "$work/dot")" = 13 ] || fail "dot nodes"
+if command -v dot >/dev/null; then
+	dot -Tsvg "$work/dot" -o "$work/svg" || fail "Graphviz refuses the picture"
+fi
+
+# A sysfs root elsewhere: a machine without GPU.
+mkdir -p "$work/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0" "$work/sys/class/infiniband/mlx5_0/ports/1" "$work/sys/bus/pci/devices"
+ln -s ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0 "$work/sys/bus/pci/devices/0000:01:00.0"
+ln -s ../../../bus/pci/devices/0000:01:00.0 "$work/sys/class/infiniband/mlx5_0/device"
+echo "100 Gb/sec (4X EDR)" >"$work/sys/class/infiniband/mlx5_0/ports/1/rate"
+for how in --sysfs env; do
+	if [ $how = env ]; then
+		SWITCHBACK_SYSFS=$work topo >"$work/text" 2>"$work/warnings"
+	else
+		topo --sysfs "$work" >"$work/text" 2>"$work/warnings"
+	fi
+	grep -q 'mlx5_0/1 .*none: no other port on this host' "$work/text" || fail "$how: $(cat "$work/text")"
+	grep -q '0000:01:00.0/max_link_speed' "$work/warnings" || fail "$how: no warning about the link"
+done
+
+# The override of backups.
+SWITCHBACK_BACKUP=mlx5_0:mlx5_7 topo --file $machines/hgx8.xml >"$work/text"
+grep -Eq '^0 .* mlx5_0/1 .* mlx5_7/1 +as configured$' "$work/text" || fail "override"
+
+# Errors: exit status 2 and one line that names the thing.
+expect_error() { # TEXT ARGUMENTS…
+	local text=$1 status=0
+	shift
+	topo "$@" >"$work/out" 2>"$work/err" || status=$?
+	[ $status = 2 ] || fail "status $status of: $*"
+	grep -q -- "$text" "$work/err" || fail "no \"$text\" from: $*: $(cat "$work/err")"
+}
+expect_error 'nowhere.xml' --file "$work/nowhere.xml"
+echo '<system version="1"><cpu/></system>' >"$work/bad.xml"
+expect_error 'bad.xml:1: <cpu> lacks the attribute numaid' --file "$work/bad.xml"
+expect_error 'sysfs root' --sysfs "$work/nowhere"
+expect_error 'usage: switchback topo' --frob
+expect_error '"extra" is not an option' extra
+SWITCHBACK_BACKUP=mlx5_0 expect_error 'SWITCHBACK_BACKUP' --file $machines/hgx8.xml
+echo ok
