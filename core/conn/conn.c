@@ -132,7 +132,7 @@ int sb_connection_ready(struct sb_connection *connection)
 	int result;
 
 	sb_owner_take(&connection->owner);
-	result = connection->failed != 0 ? connection->failed : connection->ready;
+	result = connection->failed != 0 ? sb_connection_result(connection) : connection->ready;
 	sb_owner_give(&connection->owner);
 	return result;
 }
@@ -188,6 +188,23 @@ static void describe_paths(const struct sb_connection *connection, char *text, s
 	}
 }
 
+/* After a failure the user gets his buffers back, so nothing may touch them any more. */
+static void stop_all(struct sb_connection *connection)
+{
+	for (int i = 0; i < connection->path_count; i++) {
+		struct sb_path *path = &connection->path[i];
+
+		if (path->building) {
+			path->abort = true;
+		} else if (path->qp != NULL && path->phase != SB_PHASE_DOWN &&
+			   path->phase != SB_PHASE_DRAINING) {
+			sb_path_stop(connection, path);
+		}
+	}
+	connection->urgent = true;
+	sb_connection_attend(connection);
+}
+
 void sb_connection_fail(struct sb_connection *connection, int error, const char *format, ...)
 {
 	struct sb_control message;
@@ -213,8 +230,9 @@ void sb_connection_fail(struct sb_connection *connection, int error, const char 
 		message.error = error;
 		snprintf(message.text, sizeof(message.text), "%.*s", (int)sizeof(message.text) - 1,
 			 reason);
-		sb_control_send(connection, &message);
+		sb_control_send_by_socket(connection, &message);
 	}
+	stop_all(connection);
 }
 
 void sb_connection_closed_by_peer(struct sb_connection *connection)
@@ -223,6 +241,7 @@ void sb_connection_closed_by_peer(struct sb_connection *connection)
 		 "connection %016llx %s %s: the peer closed it", (unsigned long long)connection->id,
 		 connection->is_sender ? "to" : "from", connection->peer);
 	connection->failed = -EPIPE;
+	stop_all(connection);
 }
 
 void sb_connection_event(struct sb_connection *connection, enum sb_event_kind kind,
@@ -254,9 +273,19 @@ void sb_connection_attend(struct sb_connection *connection)
 
 /* ---- progress ---- */
 
+/* What must not be done inside a poll. */
+static void settle(struct sb_connection *connection)
+{
+	if (connection->close_due) {
+		sb_control_settle_close(connection);
+	}
+	sb_failover_progress(connection);
+}
+
 void sb_connection_progress(struct sb_connection *connection)
 {
-	bool all = connection->urgent || connection->polls++ % POLL_OTHERS_EVERY == 0 ||
+	bool spread = connection->settings.spread && connection->active > 0;
+	bool all = connection->urgent || spread || connection->polls++ % POLL_OTHERS_EVERY == 0 ||
 		   connection->active < 0;
 
 	for (int i = 0; i < connection->path_count; i++) {
@@ -265,7 +294,7 @@ void sb_connection_progress(struct sb_connection *connection)
 		}
 	}
 	if (connection->urgent) {
-		sb_failover_progress(connection);
+		settle(connection);
 	}
 	if (connection->failed != 0) {
 		return;
@@ -326,6 +355,9 @@ void sb_connection_oob_input(struct sb_connection *connection, const void *bytes
 		from += part;
 		n -= part;
 		take_frames(connection);
+	}
+	if (connection->urgent) {
+		settle(connection);
 	}
 	sb_owner_give(&connection->owner);
 }
@@ -488,7 +520,7 @@ static uint64_t tick_owned(struct sb_connection *connection, uint64_t now)
 	}
 	sb_connection_progress(connection);
 	next = first_choice(connection, now);
-	sb_failover_progress(connection);
+	settle(connection);
 	next = earlier(next, sb_failover_repeat(connection, now));
 	if (connection->settings.failover) {
 		next = earlier(next, sb_watch_tick(connection, now));
@@ -512,8 +544,10 @@ uint64_t sb_connection_tick(struct sb_connection *connection, uint64_t now)
 	}
 	sb_owner_take(&connection->owner);
 	if (connection->failed != 0) {
+		sb_failover_progress(connection);
+		next = connection->settled ? SB_NEVER : now + SB_MS;
 		sb_owner_give(&connection->owner);
-		return SB_NEVER;
+		return next;
 	}
 	next = tick_owned(connection, now);
 	build = sb_failback_build_due(connection) && connection->failed == 0;

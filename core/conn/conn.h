@@ -272,6 +272,9 @@ struct sb_connection {
 	_Atomic uint64_t next_due; /* when the monitor has to come at the latest */
 	bool ready;
 	bool closing, peer_closed;
+	bool settled;   /* it failed, and nothing touches the user's memory any more */
+	bool close_due; /* the peer's CLOSE is to be acted on */
+	struct sb_control close;
 	struct sb_region region;
 	struct sb_connection_settings settings;
 
@@ -344,6 +347,11 @@ static inline uint64_t sb_connection_now(const struct sb_connection *connection)
 	return connection->io.now(connection->io.context);
 }
 void sb_connection_attend(struct sb_connection *connection);
+/* What the application is told: 0, or the failure once it is safe to take the buffers back. */
+static inline int sb_connection_result(const struct sb_connection *connection)
+{
+	return connection->settled ? connection->failed : 0;
+}
 
 /* connect.c: HELLO, pairing of ports, regions */
 int sb_connect_start(struct sb_connection *connection);
@@ -370,6 +378,8 @@ bool sb_path_drain(struct sb_connection *connection, struct sb_path *path);
 int sb_path_build(struct sb_connection *connection, struct sb_path *path);
 int sb_path_connect(struct sb_connection *connection, struct sb_path *path);
 void sb_path_release(struct sb_path *path);
+/* To ERR without a word: part of suspecting a path and of failing the connection. */
+void sb_path_stop(struct sb_connection *connection, struct sb_path *path);
 static inline bool sb_path_up(const struct sb_path *path)
 {
 	return path->phase == SB_PHASE_UP;
@@ -401,6 +411,10 @@ void sb_control_init(struct sb_connection *connection, struct sb_control *messag
 		     enum sb_control_type type);
 /* By every live path and by the socket. */
 void sb_control_send(struct sb_connection *connection, struct sb_control *message);
+/* By the socket alone: the paths are about to be fenced. */
+void sb_control_send_by_socket(struct sb_connection *connection, struct sb_control *message);
+/* Acts on the peer's CLOSE. Never inside a poll. */
+void sb_control_settle_close(struct sb_connection *connection);
 void sb_control_mailbox(struct sb_connection *connection, struct sb_path *path, uint32_t slot);
 void sb_control_received(struct sb_connection *connection, const struct sb_control *message);
 

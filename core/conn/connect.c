@@ -335,6 +335,8 @@ static void on_paths(struct sb_connection *connection, const struct sb_paths *pa
 	fill_rkeys(connection, info.rkey);
 	sb_frame_send(connection, SB_FRAME_REGION, &info, sizeof(info));
 	connection->handshake = 2;
+	/* A port may have come up since HELLO described it. */
+	sb_failback_port_change(connection);
 }
 
 static void on_region(struct sb_connection *connection, const struct sb_region_info *info)

@@ -87,6 +87,14 @@ void sb_control_send(struct sb_connection *connection, struct sb_control *messag
 	(void)sb_frame_send(connection, SB_FRAME_CONTROL, message, sizeof(*message));
 }
 
+void sb_control_send_by_socket(struct sb_connection *connection, struct sb_control *message)
+{
+	message->idx = ++connection->control_idx;
+	message->ports = ports_up(connection);
+	message->check = check_of(message);
+	(void)sb_frame_send(connection, SB_FRAME_CONTROL, message, sizeof(*message));
+}
+
 void sb_control_mailbox(struct sb_connection *connection, struct sb_path *path, uint32_t slot)
 {
 	struct sb_control message;
@@ -95,7 +103,8 @@ void sb_control_mailbox(struct sb_connection *connection, struct sb_path *path, 
 		return;
 	}
 	message = connection->region.path[path->index].mailbox[slot];
-	if ((int32_t)(message.idx - path->mailbox_seen) <= 0) {
+	if (message.check != check_of(&message) ||
+	    (int32_t)(message.idx - path->mailbox_seen) <= 0) {
 		return;
 	}
 	path->mailbox_seen = message.idx;
@@ -111,16 +120,16 @@ static void peer_failed(struct sb_connection *connection, const struct sb_contro
 	}
 }
 
-static void peer_closed(struct sb_connection *connection, const struct sb_control *message)
+void sb_control_settle_close(struct sb_connection *connection)
 {
-	connection->peer_closed = true;
+	connection->close_due = false;
 	for (int i = 0; i < connection->path_count; i++) {
 		while (sb_path_poll(connection, &connection->path[i]) > 0) {
 		}
 	}
 	if (connection->is_sender) {
 		/* What the receiver has is done, however its acknowledgement got lost. */
-		sb_send_rollback(connection, message);
+		sb_send_rollback(connection, &connection->close);
 	}
 	if (!connection->closing && connection->failed == 0) {
 		sb_connection_closed_by_peer(connection);
@@ -164,7 +173,12 @@ void sb_control_received(struct sb_connection *connection, const struct sb_contr
 		peer_failed(connection, message);
 		break;
 	case SB_CONTROL_CLOSE:
-		peer_closed(connection, message);
+		/* This may run inside a poll; the stock is looked at after it. */
+		connection->peer_closed = true;
+		connection->close_due = true;
+		connection->close = *message;
+		connection->urgent = true;
+		sb_connection_attend(connection);
 		break;
 	}
 }

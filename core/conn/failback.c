@@ -99,6 +99,9 @@ static void set_up(struct sb_connection *connection, struct sb_path *path)
 		connection->urgent = true;
 		return;
 	}
+	if (!sb_path_up(&connection->path[before])) {
+		return; /* it is being fenced: taking stock chooses */
+	}
 	sb_recv_choose_path(connection);
 	if (connection->active != before) {
 		sb_count32(&connection->failbacks, 1);
@@ -448,8 +451,9 @@ static uint64_t tick_proving(struct sb_connection *connection, struct sb_path *p
 	next = path->next_stimulus;
 	if (path->phase == SB_PHASE_PROVING) {
 		/* Its completions have to be polled; less often the longer it takes. */
-		next = earlier(next, now + 2 * SB_MS +
-					     earlier((now - path->proving_since) / 16, 20 * SB_MS));
+		uint64_t age = now - path->proving_since;
+
+		next = earlier(next, now + 100 * SB_US + earlier(age / 4, 20 * SB_MS));
 	}
 	return next;
 }

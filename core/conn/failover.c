@@ -157,8 +157,9 @@ void sb_failover_sync(struct sb_connection *connection, const struct sb_control 
 			sb_path_suspect(connection, path, "the receiver fenced it");
 		}
 	}
+	/* This may run inside a poll of one of these paths: the drain comes after it. */
 	connection->urgent = true;
-	sb_failover_progress(connection);
+	sb_connection_attend(connection);
 }
 
 static bool waits_for_drain(const struct sb_connection *connection)
@@ -213,13 +214,12 @@ void sb_failover_fenced(struct sb_connection *connection, struct sb_path *path)
 
 void sb_failover_progress(struct sb_connection *connection)
 {
-	bool busy;
+	bool busy = draining(connection);
 
 	if (connection->failed != 0) {
-		return;
-	}
-	busy = draining(connection);
-	if (connection->failed != 0) {
+		/* Nothing may write to or read from the user's memory any more when he is told. */
+		connection->settled = !busy;
+		connection->urgent = busy;
 		return;
 	}
 	if (connection->is_sender) {

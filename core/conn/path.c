@@ -15,6 +15,7 @@
 #define RECEIVER_RECVS 640 /* the window's records on top */
 #define INLINE_BYTES   256
 #define MARKER_ROOM    2 /* send queue entries kept free for the fence */
+#define PSN_LEAP       (1u << 22)
 #define FENCE_LIMIT    (200 * SB_MS)
 
 uint32_t sb_path_room(const struct sb_path *path)
@@ -194,6 +195,17 @@ int sb_path_poll(struct sb_connection *connection, struct sb_path *path)
 	return count;
 }
 
+void sb_path_stop(struct sb_connection *connection, struct sb_path *path)
+{
+	path->was_up = path->phase == SB_PHASE_UP;
+	path->phase = SB_PHASE_DRAINING;
+	atomic_store_explicit(&path->watched, false, memory_order_relaxed);
+	path->send_marker_posted = path->recv_marker_posted = false;
+	path->send_drained = path->recv_drained = false;
+	path->fence_deadline = sb_connection_now(connection) + FENCE_LIMIT;
+	path->refused = sb_qp_error(path->qp) != 0;
+}
+
 void sb_path_suspect(struct sb_connection *connection, struct sb_path *path, const char *cause)
 {
 	if (path->building) {
@@ -209,13 +221,7 @@ void sb_path_suspect(struct sb_connection *connection, struct sb_path *path, con
 		sb_failback_down(connection, path);
 		return;
 	}
-	path->was_up = path->phase == SB_PHASE_UP;
-	path->phase = SB_PHASE_DRAINING;
-	atomic_store_explicit(&path->watched, false, memory_order_relaxed);
-	path->send_marker_posted = path->recv_marker_posted = false;
-	path->send_drained = path->recv_drained = false;
-	path->fence_deadline = sb_connection_now(connection) + FENCE_LIMIT;
-	path->refused = sb_qp_error(path->qp) != 0;
+	sb_path_stop(connection, path);
 	connection->sync_cause = cause;
 	sb_connection_event(connection, SB_EVENT_SUSPECT, path, 0, cause);
 	if (!connection->settings.failover && path->was_up) {
@@ -318,8 +324,13 @@ int sb_path_build(struct sb_connection *connection, struct sb_path *path)
 		path->qp = NULL;
 		return result;
 	}
-	path->psn = connection->io.random(connection->io.context) & 0xffffff;
+	/* Far from the last one, which a ghost of the old incarnation may still carry, even if the
+	 * device hands out the same QPN again. */
+	path->psn = (path->psn + PSN_LEAP +
+		     connection->io.random(connection->io.context) % (2 * PSN_LEAP)) &
+		    0xffffff;
 	path->sq_posted = path->sq_done = 0;
+	atomic_store_explicit(&path->outstanding, 0, memory_order_relaxed);
 	/* One receive stays free for the fence's marker. */
 	path->rq_missing = path->limits.recv_depth - 1;
 	sb_path_refill(connection, path);

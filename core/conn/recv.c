@@ -61,6 +61,13 @@ static struct sb_path *path_for(struct sb_connection *connection, const struct s
 			return path;
 		}
 	}
+	if (sb_path_up(&connection->path[connection->active])) {
+		sb_connection_fail(connection, -ENOMEM,
+				   "receive %llu can't move to %s: its memory is not registered "
+				   "there (see the earlier warning)",
+				   (unsigned long long)slot->request.seq,
+				   sb_path_name(&connection->path[connection->active]));
+	}
 	return NULL;
 }
 
@@ -204,11 +211,11 @@ static int recv_owned(struct sb_connection *connection, int n, void *const *data
 	struct sb_recv_slot *slot = slot_of(connection, seq);
 
 	if (connection->failed != 0) {
-		return connection->failed;
+		return sb_connection_result(connection);
 	}
 	if (slot->used || seq >= connection->resume + SB_WINDOW) {
 		sb_connection_progress(connection);
-		return connection->failed;
+		return sb_connection_result(connection);
 	}
 	slot->request =
 		(struct sb_request){.connection = connection, .kind = SB_REQUEST_RECV, .seq = seq};
@@ -258,8 +265,15 @@ void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint
 	slot = &connection->slot[index];
 	/* Only the open request with exactly this seq; anything else is a late copy. */
 	if (record->seq < connection->resume || record->seq >= connection->posted || !slot->used ||
-	    slot->received || slot->request.seq != record->seq || record->count != slot->count) {
+	    slot->received || slot->request.seq != record->seq) {
 		sb_count(&connection->dropped_records, 1);
+		return;
+	}
+	if (record->count != slot->count) {
+		sb_connection_fail(
+			connection, -EPROTO,
+			"the record of message %llu names %u buffers, its receive has %u",
+			(unsigned long long)record->seq, record->count, slot->count);
 		return;
 	}
 	for (uint32_t i = 0; i < slot->count; i++) {

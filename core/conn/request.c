@@ -51,7 +51,7 @@ int sb_test(struct sb_request *request, int *done, size_t *bytes)
 		give_back(connection, request);
 		*done = 1;
 	} else {
-		result = connection->failed;
+		result = sb_connection_result(connection);
 	}
 	sb_owner_leave(&connection->owner);
 	return result;
@@ -77,7 +77,7 @@ int sb_flush(struct sb_connection *connection, int n, void *const *data, const s
 	sb_owner_enter(&connection->owner);
 	taken = connection->free_requests;
 	if (connection->failed != 0) {
-		result = connection->failed;
+		result = sb_connection_result(connection);
 	} else if (taken != NULL) {
 		/* Host memory is coherent with the completion queue: nothing is left to wait for.
 		 */

@@ -27,7 +27,8 @@ static uint64_t oldest_kept(const struct sb_connection *connection)
 static const struct sb_cts *find_cts(struct sb_connection *connection, uint64_t seq)
 {
 	uint64_t wanted = sb_cts_stamp(seq, connection->epoch);
-	int look = connection->looks++ % LOOK_EVERY == 0 ? connection->path_count : 1;
+	bool all = connection->settings.spread || connection->looks++ % LOOK_EVERY == 0;
+	int look = all ? connection->path_count : 1;
 
 	for (int i = 0; i < look; i++) {
 		int index = (connection->cts_path + i) % connection->path_count;
@@ -87,7 +88,8 @@ static bool open_group(struct sb_connection *connection, struct sb_send_group *g
 				     known + (uint16_t)(last->received - (uint16_t)known));
 	}
 	if (last->path != connection->active) {
-		bool back = connection->active >= 0 && last->path < connection->active;
+		int preferred = connection->settings.force_backup ? 1 : 0;
+		bool back = connection->active >= 0 && last->path == preferred;
 
 		connection->active = last->path;
 		if (back) {
@@ -134,11 +136,11 @@ static int send_owned(struct sb_connection *connection, const void *data, size_t
 	struct sb_request *taken = connection->free_requests;
 
 	if (connection->failed != 0) {
-		return connection->failed;
+		return sb_connection_result(connection);
 	}
 	if (taken == NULL || (buffer = find_buffer(connection, tag)) == NULL) {
 		sb_connection_progress(connection);
-		return connection->failed;
+		return sb_connection_result(connection);
 	}
 	if (offset > buffer->room || bytes > buffer->room - offset) {
 		sb_connection_fail(connection, -EMSGSIZE,
@@ -146,7 +148,7 @@ static int send_owned(struct sb_connection *connection, const void *data, size_t
 				   "receive of %llu",
 				   (unsigned long long)connection->head, bytes, offset, tag,
 				   (unsigned long long)buffer->room);
-		return connection->failed;
+		return sb_connection_result(connection);
 	}
 	connection->free_requests = taken->next_free;
 	group = group_of(connection, connection->head);
@@ -263,7 +265,7 @@ static void add_record(struct sb_connection *connection, struct chain *chain,
 	if (bytes <= path->limits.max_inline) {
 		work->send_flags |= IBV_SEND_INLINE;
 	}
-	work->wr_id = SB_WORK_ID(SB_WORK_RECORD, 0, slot);
+	work->wr_id = SB_WORK_ID(SB_WORK_RECORD, 0, group->seq);
 }
 
 /* Every buffer has to be reachable by this path: registered here and there. */
@@ -369,8 +371,9 @@ void sb_send_completed(struct sb_connection *connection, struct sb_path *path, u
 	struct sb_send_group *group = &connection->group[slot % SB_WINDOW];
 	uint64_t bytes = 0;
 
-	if (group->state != SB_SEND_SENT || group->path != path->index ||
-	    group->incarnation != path->incarnation) {
+	/* The seq as well: a late completion must not end the next user of the slot. */
+	if ((group->seq & 0xffff) != slot || group->state != SB_SEND_SENT ||
+	    group->path != path->index || group->incarnation != path->incarnation) {
 		return;
 	}
 	for (uint32_t i = 0; i < group->count; i++) {

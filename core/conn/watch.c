@@ -14,9 +14,8 @@
 #include "util/clock.h"
 
 #define PROBES_MOST 8
-#define IDLE_PROBE  (1 * SB_S)   /* an idle path is looked at this often */
-#define LATE_LEAST  (30 * SB_MS) /* a look this late, or 3 stall times: it was us who slept */
-#define LATE_FACTOR 3
+#define LATE_LEAST  (5 * SB_MS)
+#define IDLE_PROBE  (1 * SB_S) /* an idle path is looked at this often */
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -130,8 +129,9 @@ static uint64_t watch_stalled(struct sb_connection *connection, struct sb_path *
 uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now)
 {
 	uint64_t stall = connection->settings.stall;
-	uint64_t late_after = LATE_FACTOR * stall > LATE_LEAST ? LATE_FACTOR * stall : LATE_LEAST;
-	bool late = now - connection->last_look > late_after;
+	/* Looks are at most half a stall time apart: when one is later, this process did not get
+	 * its turn, and what it did not see proves nothing. */
+	bool late = now - connection->last_look > stall / 2 + LATE_LEAST;
 	bool probe_idle = now >= connection->idle_probe;
 	uint64_t next;
 

@@ -39,7 +39,9 @@ struct sb_cts {
 
 static inline uint64_t sb_cts_stamp(uint64_t seq, uint32_t epoch)
 {
-	return (seq << 32) | epoch;
+	/* 48 bits of the seq never come round; an old record of the same seq is a few epochs old at
+	 * the most. */
+	return (seq << 16) | (epoch & 0xffff);
 }
 
 /* ---- completion record: sender -> receiver's ring of one path, RDMA_WRITE_WITH_IMM ---- */
