@@ -50,22 +50,23 @@ status=0
 	--json "$work/json" >"$work/out" 2>&1 || status=$?
 [ -z "$json" ] || cp "$work/json" "$json"
 sed -n '/^bandwidth/,$p' "$work/out" | grep -v '^ *[0-9.]* *[0-9]* -> '
-jq -r '"kind        count    p50 ms    p99 ms    max ms",
+jq -r 'def row($name): "\($name)|\(length)|\(.[(length * 0.5 | ceil) - 1])|\(.[(length * 0.99 | ceil) - 1])|\(.[-1])";
+	"kind|count|p50 ms|p99 ms|max ms",
 	(["down", "blackhole"][] as $k | [.failovers[] | select(.cause | endswith($k)).blackout_ms | numbers] | sort |
-	 select(length > 0) | "\($k)  \(length)  \(.[(length * 0.5 | ceil) - 1])  \(.[(length * 0.99 | ceil) - 1])  \(.[-1])"),
+	 select(length > 0) | row($k)),
 	([.failbacks[].gap_ms | numbers] | sort | select(length > 0) |
-	 "gap  \(length)  \(.[(length * 0.5 | ceil) - 1])  \(.[(length * 0.99 | ceil) - 1])  \(.[-1])"),
+	 row("gap")),
 	([.failbacks[].since_restore_ms | numbers] | sort | select(length > 0) |
-	 "return  \(length)  \(.[(length * 0.5 | ceil) - 1])  \(.[(length * 0.99 | ceil) - 1])  \(.[-1])"),
+	 row("return")),
 	"failovers \(.failovers | length), without a fault \([.failovers[] | select(.cause | contains(" after ") | not)] | length), failbacks \(.failbacks | length)"' \
-	"$work/json" | column -t -l 5
+	"$work/json" | column -t -s "|"
 [ $status = 0 ] || { tail -n 40 "$work/out"; echo "== FAILED: exit status $status"; exit 1; }
 if [ -n "$check" ]; then
 	jq -e '.verify.errors == 0 and .verify.messages > 0' "$work/json" >/dev/null || { echo "== FAILED: wrong bytes"; exit 1; }
 fi
 # The last seconds are without faults: all traffic of a connection that starts on rail0 must be there again.
 if [ "$op" = sendrecv ]; then
-	jq -e '([.timeline[].t_ms] | max) as $end | [.timeline[] | select(.t_ms > $end - 500 and .rail == "rail1").gbit_s] | add == 0' \
+	jq -e '([.timeline[].t_ms] | max) as $last | [.timeline[] | select(.t_ms > $last - 500 and .rail == "rail1").gbit_s] | add == 0' \
 		"$work/json" >/dev/null || { echo "== FAILED: traffic did not return to rail0"; exit 1; }
 fi
 echo "== passed"
