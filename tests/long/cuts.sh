@@ -2,23 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # Long run, by hand: streaming with a cut or a restore every half second, alternating rails, of one kind of fault or of both in
 # turn; then the spread of blackouts and gaps.
-#   tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 500] [--json FILE]
+#   tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 500] [--bytes 64K] [--json FILE]
 #                      [--no-check] [BUILD_FOLDER]
 # --period: milliseconds from a cut to its restore, and from there to the next cut.
 # Exit status: 0 every byte right, every cut of a rail in use survived, traffic back on the primary at the end.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-seconds=60 kind=both op=sendrecv period=500 build=build json="" check=--check
+seconds=60 kind=both op=sendrecv period=500 bytes=64K build=build json="" check=--check
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seconds) seconds=$2; shift ;;
 	--kind) kind=$2; shift ;;
 	--op) op=$2; shift ;;
 	--period) period=$2; shift ;;
+	--bytes) bytes=$2; shift ;;
 	--json) json=$2; shift ;;
 	--no-check) check="" ;;
-	-*) echo "usage: tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 500] [--json FILE] [--no-check] [BUILD_FOLDER]" >&2; exit 2 ;;
+	-*) echo "usage: tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 500] [--bytes 64K] [--json FILE] [--no-check] [BUILD_FOLDER]" >&2; exit 2 ;;
 	*) build=$1 ;;
 	esac
 	shift
@@ -46,7 +47,7 @@ trap '"$build/switchback" fabric destroy "$fabric"; rm -rf "$work"' EXIT
 echo "== $op, $cuts cuts of kind $kind in $seconds s, $ranks ranks, one every $((2 * period)) ms"
 status=0
 # shellcheck disable=SC2086 # empty or one option
-"$build/switchback" perf "$op" --fabric "$fabric" --max-bytes 256K --duration "${seconds}s" $check "${options[@]}" \
+"$build/switchback" perf "$op" --fabric "$fabric" --max-bytes "$bytes" --duration "${seconds}s" $check "${options[@]}" \
 	--json "$work/json" >"$work/out" 2>&1 || status=$?
 [ -z "$json" ] || cp "$work/json" "$json"
 sed -n '/^bandwidth/,$p' "$work/out" | grep -v '^ *[0-9.]* *[0-9]* -> '
