@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "local.h"
 #include "registry.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -212,6 +213,26 @@ static int state_fill(void *memory, const char *name, uint32_t hosts, uint32_t r
 		}
 	}
 	return lock_init(&shared->lock);
+}
+
+struct fabric *fabric_local_create(uint32_t hosts, uint32_t rails)
+{
+	struct fabric *fabric = calloc(1, sizeof(*fabric));
+	void *memory = calloc(1, state_size(hosts, rails));
+
+	if (!fabric || !memory || state_fill(memory, "world", hosts, rails, NULL, 0)) {
+		free(fabric);
+		free(memory);
+		return NULL;
+	}
+	fabric_lay_out(fabric, memory, hosts, rails);
+	return fabric;
+}
+
+void fabric_local_free(struct fabric *fabric)
+{
+	free(fabric->shared);
+	free(fabric);
 }
 
 static int state_write(const char *directory, const char *name, uint32_t hosts, uint32_t rails,

@@ -58,6 +58,11 @@ struct sim_host {
 	uint32_t rails;
 	struct sim_device **devices;
 	uint32_t (*next_qpn)(struct sim_host *host);
+	/* Ways of other devices, see sim_world.h. */
+	bool retry_seven_infinite, flush_on_port_down;
+	/* Told when a device has its port, and (NULL) before it gives it back. NULL in real time.
+	 */
+	int (*attached)(struct sim_host *host, uint32_t rail, struct wire_port *port);
 	/* Called for each store of a packet, see sim_world.h; NULL in real time. */
 	bool (*observe)(struct sim_host *host, uint32_t rail, const struct rc_store *store);
 	/* The process that joined: a child made by fork() joins anew. */
@@ -111,6 +116,7 @@ struct sim_nic {
 	/* QPs that have something to do at the next run. */
 	struct sim_link *ready, **ready_end;
 	bool blocked; /* the wire had no room */
+	bool down;
 	/* Real time only. The thread sleeps until `sleep_until`; 0 while it is awake. */
 	pthread_t thread;
 	_Atomic bool stopping, deaf;
@@ -189,7 +195,8 @@ struct sim_qp {
 	struct wire_route route;
 	struct sim_qp *next_in_bucket;
 	struct sim_link ready;
-	uint64_t timer; /* its key in the heap */
+	bool unsendable; /* the port was down, and the device fails QPs for that */
+	uint64_t timer;  /* its key in the heap */
 	uint32_t timer_index;
 	uint32_t events_given;
 	struct sim_wr_list *list; /* of ibv_wr_*, between start and complete */
@@ -257,6 +264,8 @@ void nic_remove_qp(struct sim_nic *nic, struct sim_qp *qp);
 /* After work was posted or the QP's state changed, with the lock held: sends what may be sent. */
 void nic_progress_qp(struct sim_nic *nic, struct sim_qp *qp);
 uint64_t nic_now(const struct sim_nic *nic);
+/* The device fails for good. */
+void nic_die(struct sim_nic *nic);
 
 /* ---- nic_thread.c: real time ---- */
 

@@ -146,6 +146,10 @@ static void qp_turn(struct sim_nic *nic, struct sim_qp *qp, unsigned budget, uin
 	}
 	rc_flush_acks(qp->rc, now);
 	sent = rc_send_progress(qp->rc, budget, now);
+	if (qp->unsendable) {
+		qp->unsendable = false;
+		rc_fail(qp->rc, IBV_WC_WR_FLUSH_ERR, now);
+	}
 	if (sent == budget || rc_send_pending(qp->rc, now)) {
 		ready_add(nic, qp);
 		nic->blocked = nic->blocked || sent < budget;
@@ -231,26 +235,47 @@ static void nic_packet(void *context, const struct wire_received *received, uint
 	ready_add(nic, qp);
 }
 
+void nic_die(struct sim_nic *nic)
+{
+	if (!nic->dead) {
+		nic->dead = true;
+		async_push_port(nic, IBV_EVENT_DEVICE_FATAL);
+	}
+}
+
+/* QPs that wait for something can't get it: they fail now, as rxe's do. */
+static void waiting_qps_fail(struct sim_nic *nic, uint64_t now)
+{
+	for (uint32_t i = 0; i < nic->qp_buckets; i++) {
+		for (struct sim_qp *qp = nic->qps[i]; qp; qp = qp->next_in_bucket) {
+			if (rc_next_deadline(qp->rc) != RC_NO_DEADLINE) {
+				rc_fail(qp->rc, IBV_WC_WR_FLUSH_ERR, now);
+			}
+		}
+	}
+}
+
 static void nic_event(void *context, enum wire_event event, uint64_t now)
 {
 	struct sim_nic *nic = context;
 
-	(void)now;
 	switch (event) {
 	case WIRE_PORT_UP:
+		nic->down = false;
 		async_push_port(nic, IBV_EVENT_PORT_ACTIVE);
 		break;
 	case WIRE_PORT_DOWN:
+		nic->down = true;
 		async_push_port(nic, IBV_EVENT_PORT_ERR);
+		if (nic->device->host->flush_on_port_down) {
+			waiting_qps_fail(nic, now);
+		}
 		break;
 	case WIRE_GID_CHANGE:
 		async_push_port(nic, IBV_EVENT_GID_CHANGE);
 		break;
 	case WIRE_DEVICE_FATAL:
-		if (!nic->dead) {
-			nic->dead = true;
-			async_push_port(nic, IBV_EVENT_DEVICE_FATAL);
-		}
+		nic_die(nic);
 		break;
 	}
 }
@@ -262,11 +287,38 @@ static const struct wire_sink nic_sink = {
 	.event = nic_event,
 };
 
+/* Port and, in real time, thread. */
+static int nic_start(struct sim_nic *nic)
+{
+	struct sim_device *device = nic->device;
+	struct wire_attach attach = {.sink = &nic_sink, .context = nic, .name = device->ibv.name};
+	struct wire_state state;
+	union ibv_gid gid;
+	int code;
+
+	gid_of_address(device->address, 1, &gid);
+	memcpy(attach.gid, gid.raw, sizeof(attach.gid));
+	code = nic->wire->attach(device->host->wire, &attach, &nic->port);
+	if (code) {
+		return code;
+	}
+	if (device->host->attached) {
+		code = device->host->attached(device->host, device->rail, nic->port);
+	}
+	if (code == 0) {
+		nic->wire->query(nic->port, &state);
+		nic->down = !state.up;
+		code = device->host->udp ? nic_thread_start(nic) : 0;
+	}
+	if (code) {
+		nic->wire->detach(nic->port);
+	}
+	return code;
+}
+
 int nic_open(struct sim_device *device, struct sim_nic **result)
 {
 	struct sim_nic *nic = calloc(1, sizeof(*nic));
-	struct wire_attach attach = {.sink = &nic_sink, .context = nic, .name = device->ibv.name};
-	union ibv_gid gid;
 	int code;
 
 	if (!nic) {
@@ -277,15 +329,8 @@ int nic_open(struct sim_device *device, struct sim_nic **result)
 	nic->wire = device->host->wire_ops;
 	nic->ready_end = &nic->ready;
 	rc_settings_default(&nic->settings);
-	gid_of_address(device->address, 1, &gid);
-	memcpy(attach.gid, gid.raw, sizeof(attach.gid));
-	code = nic->wire->attach(device->host->wire, &attach, &nic->port);
-	if (code == 0 && device->host->udp) {
-		code = nic_thread_start(nic);
-		if (code) {
-			nic->wire->detach(nic->port);
-		}
-	}
+	nic->settings.retry_seven_infinite = device->host->retry_seven_infinite;
+	code = nic_start(nic);
 	if (code) {
 		pthread_mutex_destroy(&nic->lock);
 		free(nic);
@@ -299,6 +344,9 @@ void nic_close(struct sim_nic *nic)
 {
 	if (nic->device->host->udp) {
 		nic_thread_stop(nic);
+	}
+	if (nic->device->host->attached) {
+		nic->device->host->attached(nic->device->host, nic->device->rail, NULL);
 	}
 	nic->wire->detach(nic->port);
 	keys_free(&nic->keys);

@@ -41,6 +41,10 @@ static int rc_transmit(void *owner, const struct rc_packet *packet)
 {
 	struct sim_qp *qp = owner;
 
+	if (qp->nic->down && qp->nic->device->host->flush_on_port_down) {
+		qp->unsendable = true;
+		return 0;
+	}
 	return qp->nic->wire->transmit(qp->nic->port, &qp->route, packet, nic_now(qp->nic));
 }
 
