@@ -18,6 +18,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 #define SB_HANDLE_BYTES 64  /* what a listener hands to its peer out of band */
 #define SB_GROUP_MAX    8   /* receives in one grouped receive; NCCL's maxRecvs */
 #define SB_REQUESTS_MAX 256 /* requests in flight on one connection */
@@ -220,6 +222,8 @@ struct sb_connection_info {
 };
 /* Reads counters only; any thread, at any time. */
 void sb_connection_info(const struct sb_connection *connection, struct sb_connection_info *info);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }
