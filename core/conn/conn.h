@@ -108,6 +108,12 @@ struct sb_request {
 	bool done;
 	uint64_t seq;
 	size_t bytes; /* of a send */
+
+	/* A flush. */
+	uint32_t waiting; /* paths that have not answered, as bits */
+	bool again;       /* some path could not be asked yet */
+	uint64_t address;
+	struct sb_memory *memory;
 	struct sb_request *next_free;
 };
 
@@ -138,6 +144,16 @@ enum sb_path_phase {
 	SB_PHASE_CONNECT,  /* the monitor has to bring the QP to RTS */
 	SB_PHASE_PROVING,  /* in RTS, probes under way */
 	SB_PHASE_UP
+};
+
+/* A queue pair of the path's port that is connected to itself (flush.c). While path->building it is
+ * the monitor's. */
+struct sb_flush_queue {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	bool usable;
+	uint32_t open;   /* reads without completion */
+	uint64_t newest; /* seq of the newest message that came by the path; 0: none */
 };
 
 struct sb_path {
@@ -192,6 +208,8 @@ struct sb_path {
 	uint64_t fault_repeat, fault_gap; /* sender: FAULT is repeated until fenced by the peer */
 	bool fault_open;
 	uint64_t ready_repeat, offer_repeat, repeat_gap;
+
+	struct sb_flush_queue flush;
 
 	_Atomic uint64_t bytes, messages;
 };
@@ -272,8 +290,9 @@ struct sb_connection {
 	_Atomic uint64_t next_due; /* when the monitor has to come at the latest */
 	bool ready;
 	bool closing, peer_closed;
-	bool settled;   /* it failed, and nothing touches the user's memory any more */
-	bool close_due; /* the peer's CLOSE is to be acted on */
+	_Atomic bool flush_wanted; /* GPU memory is registered: paths need a flush queue */
+	bool settled;              /* it failed, and nothing touches the user's memory any more */
+	bool close_due;            /* the peer's CLOSE is to be acted on */
 	struct sb_control close;
 	struct sb_region region;
 	struct sb_connection_settings settings;
@@ -440,6 +459,16 @@ void sb_failback_ports(struct sb_connection *connection, const struct sb_control
 void sb_failback_probe_seen(struct sb_connection *connection, struct sb_path *path, uint32_t imm);
 void sb_failback_probe_done(struct sb_connection *connection, struct sb_path *path);
 void sb_failback_port_change(struct sb_connection *connection);
+
+/* flush.c: reads of GPU memory by the device that data came by */
+/* Paths get their flush queues; for the service thread. */
+int sb_flush_enable(struct sb_connection *connection);
+/* By the monitor while it builds the path, or by the owner. */
+int sb_flush_open(struct sb_connection *connection, struct sb_path *path);
+void sb_flush_close(struct sb_path *path);
+void sb_flush_path_up(struct sb_connection *connection, struct sb_path *path);
+void sb_flush_path_down(struct sb_connection *connection, struct sb_path *path);
+void sb_flush_progress(struct sb_connection *connection, struct sb_request *request);
 
 /* watch.c: is a path alive? */
 uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now);

@@ -90,6 +90,7 @@ static void set_up(struct sb_connection *connection, struct sb_path *path)
 	path->up_since = now;
 	sb_watch_start(path, now);
 	sb_connection_event(connection, SB_EVENT_PROVEN, path, 0, "answered both ways");
+	sb_flush_path_up(connection, path);
 	if (connection->is_sender || !connection->ready) {
 		return; /* the receiver chooses; the first choice is made by the tick */
 	}

@@ -291,6 +291,7 @@ bool sb_path_drain(struct sb_connection *connection, struct sb_path *path)
 	path->fenced = path->incarnation;
 	path->sq_done = path->sq_posted;
 	atomic_store_explicit(&path->outstanding, 0, memory_order_relaxed);
+	sb_flush_path_down(connection, path);
 	sb_connection_event(connection, SB_EVENT_FENCED, path, 0, connection->sync_cause);
 	sb_failback_down(connection, path);
 	sb_failover_fenced(connection, path);
@@ -335,7 +336,10 @@ int sb_path_build(struct sb_connection *connection, struct sb_path *path)
 	path->rq_missing = path->limits.recv_depth - 1;
 	sb_path_refill(connection, path);
 	path->gid_index = sb_port_gid(path->port, &path->gid);
-	return path->abort ? -EIO : 0;
+	if (atomic_load(&connection->flush_wanted)) {
+		result = sb_flush_open(connection, path);
+	}
+	return path->abort ? -EIO : result;
 }
 
 int sb_path_connect(struct sb_connection *connection, struct sb_path *path)
@@ -354,6 +358,7 @@ int sb_path_connect(struct sb_connection *connection, struct sb_path *path)
 
 void sb_path_release(struct sb_path *path)
 {
+	sb_flush_close(path);
 	sb_qp_destroy(path->qp);
 	sb_cq_destroy(path->cq);
 	path->qp = NULL;

@@ -282,6 +282,7 @@ void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint
 	}
 	slot->received = true;
 	slot->request.done = true;
+	path->flush.newest = record->seq;
 	sb_count(&path->bytes, total);
 	sb_count(&path->messages, 1);
 	while (connection->resume < connection->posted &&

@@ -45,6 +45,9 @@ int sb_test(struct sb_request *request, int *done, size_t *bytes)
 	sb_owner_enter(&connection->owner);
 	if (!request->done) {
 		sb_connection_progress(connection);
+		if (request->kind == SB_REQUEST_FLUSH) {
+			sb_flush_progress(connection, request);
+		}
 	}
 	if (request->done) {
 		report_sizes(connection, request, bytes);
@@ -52,39 +55,6 @@ int sb_test(struct sb_request *request, int *done, size_t *bytes)
 		*done = 1;
 	} else {
 		result = sb_connection_result(connection);
-	}
-	sb_owner_leave(&connection->owner);
-	return result;
-}
-
-int sb_flush(struct sb_connection *connection, int n, void *const *data, const size_t *bytes,
-	     struct sb_memory *const *memory, struct sb_request **request)
-{
-	struct sb_request *taken;
-	int result = 0;
-
-	(void)data;
-	(void)bytes;
-	*request = NULL;
-	if (connection->is_sender || n < 1 || n > SB_GROUP_MAX) {
-		return -EINVAL;
-	}
-	for (int i = 0; i < n; i++) {
-		if (memory[i] != NULL && memory[i]->type != SB_MEMORY_HOST) {
-			return -EOPNOTSUPP;
-		}
-	}
-	sb_owner_enter(&connection->owner);
-	taken = connection->free_requests;
-	if (connection->failed != 0) {
-		result = sb_connection_result(connection);
-	} else if (taken != NULL) {
-		/* Host memory is coherent with the completion queue: nothing is left to wait for.
-		 */
-		connection->free_requests = taken->next_free;
-		*taken = (struct sb_request){
-			.connection = connection, .kind = SB_REQUEST_FLUSH, .done = true};
-		*request = taken;
 	}
 	sb_owner_leave(&connection->owner);
 	return result;

@@ -162,7 +162,8 @@ struct sb_region_path {
 	struct sb_control mailbox[SB_MAILBOX_SLOTS];
 	uint8_t probe[SB_PROBE_BYTES];
 	uint64_t received; /* at the sender: the receiver's resume, written on its own when idle */
-	uint64_t unused[7];
+	uint64_t flushed;  /* at the receiver: where its own flush reads land */
+	uint64_t unused[6];
 };
 
 #endif
