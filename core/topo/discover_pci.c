@@ -2,6 +2,7 @@
 /* One PCI device and what is above it: switches, NUMA node. */
 #include "topo/discover.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,6 +256,17 @@ int sb_discover_pci(struct sb_xml *xml, const struct sb_sysfs *sysfs, const char
 
 /* ---- NUMA nodes ---- */
 
+/* What may stand in a tree: anything else could not be written as XML. */
+static bool is_printable(const char *text)
+{
+	while (*text != '\0') {
+		if (!isprint((unsigned char)*text++)) {
+			return false;
+		}
+	}
+	return true;
+}
+
 /* Value of "key : value" in /proc/cpuinfo's first block. */
 static bool cpuinfo_value(const char *text, const char *key, char *value, size_t bytes)
 {
@@ -276,7 +288,7 @@ static bool cpuinfo_value(const char *text, const char *key, char *value, size_t
 				rest--;
 			}
 			snprintf(value, bytes, "%.*s", (int)rest, start);
-			return true;
+			return is_printable(value);
 		}
 		line += length + (line[length] == '\n');
 	}

@@ -254,7 +254,9 @@ int sb_topo_backups(const struct sb_topo *topo, int system, const struct sb_back
 		result = -ENOMEM;
 		goto out;
 	}
-	memcpy(own, ports, (size_t)count * sizeof(*own));
+	for (int i = 0; i < count; i++) {
+		own[i] = ports[i];
+	}
 	fill_unknown(own, count, known, known_count);
 	gpus.nearest = nearest;
 	for (int g = 0; g < gpus.count; g++) {

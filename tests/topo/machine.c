@@ -265,7 +265,7 @@ char *machine_create(const char *description)
 	const char *temporary = getenv("TMPDIR");
 	char *copy = strdup(description);
 	char *rest = copy;
-	char *folder;
+	char *folder = NULL;
 	char *line;
 	char sys[PATH_MAX];
 
