@@ -1,0 +1,13 @@
+# The seeded simulation: tests/sim. CI runs a fixed range of seeds; any other range by hand.
+file(GLOB CONN_SIM_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
+add_executable(conn_sim ${CONN_SIM_SOURCES})
+target_include_directories(conn_sim PRIVATE ${CMAKE_CURRENT_LIST_DIR} ../core ../sim ../sim/include)
+target_link_libraries(conn_sim PRIVATE switchback_static sim_static)
+set_target_properties(conn_sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+if(SB_SANITIZE)
+  set(CONN_SIM_SEEDS 1:100)
+else()
+  set(CONN_SIM_SEEDS 1:2000)
+endif()
+add_test(NAME conn_sim COMMAND conn_sim --seeds ${CONN_SIM_SEEDS})
+set_tests_properties(conn_sim PROPERTIES TIMEOUT 900 LABELS simulation)

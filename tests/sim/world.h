@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One schedule of the seeded simulation: two hosts, a network in virtual time, the real code of
+ * both ends, an application at each end and a plan of faults, all from one seed, in one thread.
+ * The contract of DESIGN.md §1 is checked after every step.
+ */
+#ifndef TESTS_SIM_WORLD_H
+#define TESTS_SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conn/conn.h"
+#include "conn/context.h"
+#include "sim_world.h"
+
+#define LINKS_MAX 2 /* connections of a schedule */
+#define RAILS_MAX 4
+#define HOSTS     2
+
+struct schedule;
+
+/* ---- random.c: every choice of a schedule ---- */
+struct random {
+	uint64_t state;
+};
+uint64_t random_next(struct random *random);
+/* Uniform in [low, high]. */
+uint64_t random_between(struct random *random, uint64_t low, uint64_t high);
+bool random_chance(struct random *random, unsigned percent);
+
+/* ---- socket.c: the control socket, reliable and in order, sometimes slow ---- */
+struct socket_piece {
+	uint64_t due;
+	size_t bytes;
+	struct socket_piece *next;
+	uint8_t data[];
+};
+struct socket_way {
+	struct socket_piece *first, *last;
+	uint64_t last_due;
+	uint64_t slow_until, slow_by;
+	bool closed;
+};
+struct end;
+int socket_send(struct end *from, const void *bytes, size_t n);
+uint64_t socket_due(const struct end *to);
+void socket_deliver(struct end *to, uint64_t now);
+void socket_free(struct socket_way *way);
+
+/* ---- app.c: what the two programs do, and what must hold ---- */
+#define GROUPS_MAX 128
+struct message {
+	size_t offset; /* in the sender's source */
+	uint32_t bytes;
+	uint32_t room;
+	uint32_t tag;
+	bool sent_done;
+	struct sb_request *send_request;
+};
+struct group {
+	uint32_t count;
+	struct message message[SB_GROUP_MAX];
+	uint8_t send_order[SB_GROUP_MAX];
+	struct sb_request *recv_request;
+	uint8_t *buffer[SB_GROUP_MAX]; /* at the receiver; NULL: not posted, or given back */
+	bool received;
+	uint64_t received_at;
+};
+struct app {
+	struct group *groups;
+	uint32_t group_count;
+	/* sender */
+	uint32_t sending, sending_index, sends_open, sends_done;
+	/* receiver */
+	uint32_t posted, received, window;
+	/* buffers: `slots` equal ones in one arena at the receiver, all messages at the sender */
+	uint8_t *source, *arena;
+	size_t source_bytes, slot_bytes;
+	uint32_t slots;
+	bool *slot_open;                   /* a receive is open on it */
+	uint32_t *slot_group, *slot_index; /* whose it is or was last */
+	struct sb_memory *source_memory, *arena_memory;
+	uint64_t send_pause_until, recv_pause_until;
+};
+void app_plan(struct schedule *schedule, int link);
+void app_start(struct schedule *schedule, int link);
+/* One visit of the sender's or the receiver's program; true: something moved. */
+bool app_send(struct schedule *schedule, int link);
+bool app_recv(struct schedule *schedule, int link);
+bool app_finished(const struct app *app);
+/* A remote write at `host`: must not hit anything but an open receive. */
+void app_observe(struct schedule *schedule, int host, uint64_t address, uint32_t length);
+void app_free(struct app *app);
+
+/* ---- faults.c ---- */
+enum fault_kind {
+	FAULT_DOWN,
+	FAULT_BLACKHOLE,
+	FAULT_LOSS,
+	FAULT_DELAY,
+	FAULT_DUPLICATE,
+	FAULT_REORDER,
+	FAULT_CORRUPT,
+	FAULT_FALSE_EVENT, /* the program is told that a healthy port went down, then up */
+	FAULT_SLOW_SOCKET,
+	FAULT_KINDS
+};
+struct fault {
+	enum fault_kind kind;
+	int host, rail, way;
+	uint64_t begin, end;
+	bool begun, ended;
+};
+#define FAULTS_MAX 16
+void faults_plan(struct schedule *schedule);
+uint64_t faults_due(const struct schedule *schedule);
+void faults_apply(struct schedule *schedule, uint64_t now);
+/* When the last one ended. */
+uint64_t faults_over(const struct schedule *schedule);
+
+/* ---- schedule.c ---- */
+struct end {
+	struct schedule *schedule;
+	struct sb_connection *connection;
+	int host, link;
+	bool is_sender;
+	uint64_t due;         /* of the tick */
+	struct socket_way in; /* what comes from the peer */
+	struct end *peer;
+};
+struct link {
+	struct end sender, receiver;
+	struct app app;
+	uint64_t next_send, next_recv, send_gap, recv_gap;
+};
+struct schedule {
+	uint64_t seed;
+	struct random random;
+	struct sim_world *world;
+	int rails, link_count;
+	struct sb_context *context[HOSTS];
+	struct link link[LINKS_MAX];
+	struct fault fault[FAULTS_MAX];
+	int fault_count;
+	uint64_t next_events; /* when ports are looked at next */
+	struct sb_connection_settings settings;
+	bool trace;
+	uint64_t steps;
+	char failure[512]; /* the first violation; "" while all is well */
+};
+
+/* Runs one; returns 0, or 1 with schedule->failure filled and printed. */
+int schedule_run(struct schedule *schedule, uint64_t seed, bool trace);
+void schedule_fail(struct schedule *schedule, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void schedule_trace(struct schedule *schedule, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+uint64_t schedule_now(const struct schedule *schedule);
+/* Ports of a host are looked at soon. */
+void schedule_ports_changed(struct schedule *schedule);
+
+#endif
