@@ -108,12 +108,10 @@ static int arguments_parse(int argc, char **argv, struct arguments *arguments)
 static int create(const struct arguments *arguments)
 {
 	const char *name = arguments->operands[0];
+	const struct fabric_options options = {.netns = arguments->netns};
 	char error[FABRIC_ERROR_SIZE];
 
-	if (arguments->netns) {
-		return fail("--netns is not supported here (netns/rails.sh makes namespaces)");
-	}
-	if (fabric_create(name, (uint32_t)arguments->hosts, (uint32_t)arguments->rails, NULL,
+	if (fabric_create(name, (uint32_t)arguments->hosts, (uint32_t)arguments->rails, &options,
 			  error)) {
 		return fail(error);
 	}

@@ -205,11 +205,14 @@ static int state_fill(void *memory, const char *name, uint32_t hosts, uint32_t r
 	shared->range = range;
 	shared->speed_mbps = options && options->speed_mbps ? options->speed_mbps : 100000;
 	shared->mtu = options && options->mtu ? options->mtu : 4096;
+	shared->netns = options && options->netns;
 	snprintf(shared->name, sizeof(shared->name), "%s", name);
 	for (uint32_t host = 0; host < hosts; host++) {
 		for (uint32_t rail = 0; rail < rails; rail++) {
 			fabric_port(&fabric, host, rail)->address =
-				127u << 24 | range << 16 | (host + 1) << 8 | (rail + 1);
+				shared->netns
+					? 198u << 24 | 18u << 16 | rail << 8 | (host + 1)
+					: 127u << 24 | range << 16 | (host + 1) << 8 | (rail + 1);
 		}
 	}
 	return lock_init(&shared->lock);
@@ -346,7 +349,9 @@ int fabric_create(const char *name, uint32_t hosts, uint32_t rails,
 		return fabric_fail(error, -errno, "cannot create %s: %s", directory,
 				   strerror(errno));
 	}
-	code = range_take(name, &range, error);
+	if (!options || !options->netns) {
+		code = range_take(name, &range, error);
+	}
 	if (code == 0) {
 		code = state_write(directory, name, hosts, rails, options, range, error);
 	}

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define FABRIC_MAGIC   0x53424642u /* "SBFB" */
-#define FABRIC_VERSION 1u
+#define FABRIC_VERSION 2u
 
 /* A QPN is 24 bits: the process's slot on its host, then an index of that process. */
 #define FABRIC_SLOT_BITS  9u
@@ -51,6 +51,8 @@ struct fabric_port {
 	_Atomic uint32_t deaths, dead;
 	/* Carrier changes so far, so that a flap too short to be seen still gives its events. */
 	_Atomic uint32_t link_changes;
+	/* Of the network device below it, if there is one; and the changes of its address. */
+	_Atomic uint32_t carrier_lost, address_lost, gid_changes;
 	_Atomic uint64_t changed_ns;
 	/* IPv4 address, host byte order. */
 	uint32_t address;
@@ -79,6 +81,7 @@ struct fabric_shared {
 	uint32_t hosts, rails;
 	uint32_t range;
 	uint32_t speed_mbps, mtu;
+	uint32_t netns;
 	char name[FABRIC_NAME_SIZE];
 	pthread_mutex_t lock;
 	_Atomic uint64_t generation;

@@ -48,6 +48,12 @@ static void faults_describe(const struct fabric_port *port, char *text, size_t s
 	if (atomic_load(&port->down)) {
 		append(text, size, "down");
 	}
+	if (atomic_load(&port->carrier_lost)) {
+		append(text, size, "no carrier");
+	}
+	if (atomic_load(&port->address_lost)) {
+		append(text, size, "no address");
+	}
 	if (in->blackhole || out->blackhole) {
 		append(text, size, "blackhole%s",
 		       in->blackhole && out->blackhole ? "" : (in->blackhole ? " in" : " out"));
@@ -80,7 +86,7 @@ int fabric_port_status(struct fabric *fabric, uint32_t host, uint32_t rail,
 	status->rail = rail;
 	address.s_addr = htonl(port->address);
 	inet_ntop(AF_INET, &address, status->address, sizeof(status->address));
-	status->down = atomic_load(&port->down);
+	status->down = atomic_load(&port->down) || atomic_load(&port->carrier_lost);
 	status->dead = atomic_load(&port->dead);
 	faults_describe(port, status->faults, sizeof(status->faults));
 	status->tx_packets = atomic_load(&port->counters.tx_packets);

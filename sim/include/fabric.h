@@ -20,6 +20,12 @@
 /* Loopback addresses are 127.SLOT.HOST+1.RAIL+1. */
 #define FABRIC_HOSTS_MAX 254
 #define FABRIC_RAILS_MAX 254
+/*
+ * With `netns`, host H is a network namespace and its port on rail R the network device rail<R>
+ * there, with the address 198.18.R.(H+1): as netns/rails.sh makes them. The fabric makes none of
+ * it; a process that joins must run in the namespace of its host.
+ */
+#define FABRIC_NETDEV_FORMAT "rail%u"
 
 struct fabric;
 
@@ -28,6 +34,7 @@ struct fabric_options {
 	uint32_t speed_mbps;
 	/* Largest RDMA MTU of each port: 256, 512, 1024, 2048 or 4096; 0 means 4096. */
 	uint32_t mtu;
+	bool netns;
 };
 
 /*

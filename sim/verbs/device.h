@@ -77,6 +77,7 @@ struct sim_device {
 	struct sim_host *host;
 	uint32_t rail;
 	uint32_t address; /* IPv4, host byte order */
+	char netdev[16];  /* network device below it; "" if there is none */
 	struct sim_nic *nic;
 	uint32_t references; /* contexts */
 };
@@ -331,6 +332,10 @@ void event_fd_add(int fd);
 void event_fd_drop(int fd);
 
 /* ---- query.c ---- */
+
+/* GID `index` of the port as it is now: zero while its address is gone. With the NIC's lock held.
+ */
+void query_gid(const struct sim_nic *nic, int index, union ibv_gid *gid);
 
 int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,

@@ -5,6 +5,7 @@
 #include "wire/udp.h"
 #include <ctype.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,20 @@ static uint32_t udp_qpn(struct sim_host *host)
 	return udp_wire_next_qpn(host->udp);
 }
 
+/* False when none of them is here: then this is another host's namespace, or nobody's. */
+static bool name_netdevs(struct sim_host *host)
+{
+	bool here = false;
+
+	for (uint32_t rail = 0; rail < host->rails; rail++) {
+		struct sim_device *device = host->devices[rail];
+
+		snprintf(device->netdev, sizeof(device->netdev), FABRIC_NETDEV_FORMAT, rail);
+		here = here || if_nametoindex(device->netdev) != 0;
+	}
+	return here;
+}
+
 /* Joins a fabric as one of its hosts. */
 static int host_join(const char *fabric, uint32_t number, struct sim_host **result, char *error)
 {
@@ -94,6 +109,14 @@ static int host_join(const char *fabric, uint32_t number, struct sim_host **resu
 		udp_wire_close(host->udp);
 		free(host);
 		return fabric_fail(error, code, "out of memory");
+	}
+	if (udp_wire_fabric(host->udp)->shared->netns && !name_netdevs(host)) {
+		host_free_devices(host);
+		udp_wire_close(host->udp);
+		free(host);
+		return fabric_fail(error, -ENODEV,
+				   "no network device rail0 here: not the namespace of a host "
+				   "(netns/rails.sh exec HOST)");
 	}
 	*result = host;
 	return 0;

@@ -296,6 +296,7 @@ static int nic_start(struct sim_nic *nic)
 	union ibv_gid gid;
 	int code;
 
+	attach.netdev = device->netdev[0] ? device->netdev : NULL;
 	gid_of_address(device->address, 1, &gid);
 	memcpy(attach.gid, gid.raw, sizeof(attach.gid));
 	code = nic->wire->attach(device->host->wire, &attach, &nic->port);

@@ -198,7 +198,10 @@ static int attributes_check(struct sim_qp *qp, const struct ibv_qp_attr *attr, i
 	    grh->sgid_index >= SIM_GID_COUNT || gid_to_mapped(&grh->dgid, route->destination_gid)) {
 		return -EINVAL;
 	}
-	gid_of_address(qp->nic->device->address, 1, &own);
+	query_gid(qp->nic, 1, &own);
+	if (own.global.interface_id == 0) {
+		return -ENODATA;
+	}
 	memcpy(route->source_gid, own.raw, sizeof(route->source_gid));
 	route->source_port = (uint16_t)(0xc000 | (qp->qp.qp_num & 0x3fff));
 	route->traffic_class = grh->traffic_class;

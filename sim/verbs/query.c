@@ -3,6 +3,7 @@
 #include "verbs/device.h"
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -125,6 +126,18 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 	return 0;
 }
 
+void query_gid(const struct sim_nic *nic, int index, union ibv_gid *gid)
+{
+	struct wire_state state;
+
+	nic->wire->query(nic->port, &state);
+	if (state.addressed) {
+		gid_of_address(nic->device->address, index, gid);
+	} else {
+		memset(gid, 0, sizeof(*gid));
+	}
+}
+
 VERBS_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index,
 			       union ibv_gid *gid)
 {
@@ -132,12 +145,13 @@ VERBS_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, in
 		errno = EINVAL;
 		return -1;
 	}
-	gid_of_address(to_device(context->device)->address, index, gid);
+	pthread_mutex_lock(&to_nic(context)->lock);
+	query_gid(to_nic(context), index, gid);
+	pthread_mutex_unlock(&to_nic(context)->lock);
 	return 0;
 }
 
-static void gid_entry_fill(const struct sim_device *device, uint32_t index, void *result,
-			   size_t size)
+static void gid_entry_fill(struct sim_nic *nic, uint32_t index, void *result, size_t size)
 {
 	struct ibv_gid_entry entry = {
 		.gid_index = index,
@@ -145,7 +159,12 @@ static void gid_entry_fill(const struct sim_device *device, uint32_t index, void
 		.gid_type = IBV_GID_TYPE_ROCE_V2,
 	};
 
-	gid_of_address(device->address, (int)index, &entry.gid);
+	pthread_mutex_lock(&nic->lock);
+	query_gid(nic, (int)index, &entry.gid);
+	pthread_mutex_unlock(&nic->lock);
+	if (nic->device->netdev[0]) {
+		entry.ndev_ifindex = if_nametoindex(nic->device->netdev);
+	}
 	memset(result, 0, size);
 	memcpy(result, &entry, size < sizeof(entry) ? size : sizeof(entry));
 }
@@ -157,7 +176,7 @@ VERBS_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_nu
 	if (port_num != 1 || flags || gid_index >= SIM_GID_COUNT) {
 		return EINVAL;
 	}
-	gid_entry_fill(to_device(context->device), gid_index, entry, entry_size);
+	gid_entry_fill(to_nic(context), gid_index, entry, entry_size);
 	return 0;
 }
 
@@ -171,8 +190,8 @@ VERBS_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context,
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < count; i++) {
-		gid_entry_fill(to_device(context->device), (uint32_t)i,
-			       (char *)entries + i * entry_size, entry_size);
+		gid_entry_fill(to_nic(context), (uint32_t)i, (char *)entries + i * entry_size,
+			       entry_size);
 	}
 	return (ssize_t)count;
 }

@@ -364,6 +364,7 @@ static void query(const struct wire_port *port, struct wire_state *state)
 
 	*state = (struct wire_state){
 		.up = port->up,
+		.addressed = true,
 		.mtu = port->wire->options.mtu,
 		.speed_mbps = bytes * 8 / 1000000,
 	};

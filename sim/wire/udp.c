@@ -95,7 +95,7 @@ void udp_port_refresh(struct wire_port *port)
 		return;
 	}
 	port->generation = generation;
-	port->up = !atomic_load(&port->shared->down);
+	port->up = !atomic_load(&port->shared->down) && !atomic_load(&port->shared->carrier_lost);
 	port->dead = port->dead || atomic_load(&shared->destroyed) ||
 		     atomic_load(&port->shared->deaths) != port->deaths;
 	for (int way = 0; way < FABRIC_WAYS; way++) {
@@ -111,7 +111,7 @@ void udp_port_refresh(struct wire_port *port)
 /* Tells the device what has changed since it was last told. */
 static bool port_report(struct wire_port *port, uint64_t now)
 {
-	uint32_t changes;
+	uint32_t changes, gid_changes;
 
 	udp_port_refresh(port);
 	if (port->seen == port->generation) {
@@ -130,6 +130,11 @@ static bool port_report(struct wire_port *port, uint64_t now)
 	}
 	if (changes > 0) {
 		port->sink->event(port->context, port->up ? WIRE_PORT_UP : WIRE_PORT_DOWN, now);
+	}
+	gid_changes = atomic_load(&port->shared->gid_changes);
+	if (gid_changes != port->gid_changes) {
+		port->gid_changes = gid_changes;
+		port->sink->event(port->context, WIRE_GID_CHANGE, now);
 	}
 	return changes > 0;
 }
@@ -228,6 +233,12 @@ static int sockets_open(struct wire_port *port, const char *netdev)
 	if (code) {
 		goto err_socket;
 	}
+	code = udp_netdev_open(port, netdev);
+	if (code) {
+		registry_unbind(port->wire->fabric, port->wire->host, port->rail, port->wire->slot,
+				port->fd);
+		goto err_private;
+	}
 	return 0;
 
 err_socket:
@@ -267,6 +278,7 @@ static int udp_attach(void *context, const struct wire_attach *attach, struct wi
 	wire_random_seed(&port->random, fabric_clock_ns());
 	port->deaths = atomic_load(&port->shared->deaths);
 	port->link_changes = atomic_load(&port->shared->link_changes);
+	port->gid_changes = atomic_load(&port->shared->gid_changes);
 	port->sender.leftovers_end = &port->sender.leftovers;
 	port->generation = ~atomic_load(&wire->fabric->shared->generation);
 	udp_port_refresh(port);
@@ -285,6 +297,9 @@ static void udp_detach(struct wire_port *port)
 	unlink(address.sun_path);
 	close(port->private_fd);
 	close(port->wake_fd);
+	if (port->netdev_fd >= 0) {
+		close(port->netdev_fd);
+	}
 	udp_sender_free(port);
 	udp_holder_free(port);
 	free(port);
@@ -294,8 +309,12 @@ static void udp_query(const struct wire_port *port, struct wire_state *state)
 {
 	const struct fabric_shared *shared = port->wire->fabric->shared;
 
-	state->up = !atomic_load(&port->shared->down) && !port->dead;
-	state->mtu = shared->mtu;
+	uint32_t mtu = atomic_load(&port->netdev_mtu);
+
+	state->up = !atomic_load(&port->shared->down) &&
+		    !atomic_load(&port->shared->carrier_lost) && !port->dead;
+	state->addressed = !atomic_load(&port->shared->address_lost);
+	state->mtu = mtu < shared->mtu ? mtu : shared->mtu;
 	state->speed_mbps = shared->speed_mbps;
 }
 
@@ -355,9 +374,10 @@ uint64_t udp_wire_deadline(struct wire_port *port)
 
 void udp_wire_wait(struct wire_port *port, uint64_t deadline, bool deaf)
 {
-	struct pollfd fds[3] = {
+	struct pollfd fds[4] = {
 		{.fd = port->wake_fd, .events = POLLIN},
 		{.fd = port->private_fd, .events = POLLIN},
+		{.fd = port->netdev_fd, .events = POLLIN},
 		{.fd = port->fd, .events = (short)(POLLIN | (port->blocked ? POLLOUT : 0))},
 	};
 	struct timespec left, *timeout = NULL;
@@ -371,7 +391,13 @@ void udp_wire_wait(struct wire_port *port, uint64_t deadline, bool deaf)
 		left.tv_nsec = (long)(wait % 1000000000);
 		timeout = &left;
 	}
-	if (ppoll(fds, deaf ? 2 : 3, timeout, NULL) > 0 && (fds[0].revents & POLLIN)) {
+	if (ppoll(fds, deaf ? 3 : 4, timeout, NULL) <= 0) {
+		return;
+	}
+	if (fds[2].revents) {
+		udp_netdev_receive(port);
+	}
+	if (fds[0].revents & POLLIN) {
 		/* Empties the counter; another's wake in between is seen by the poll that follows.
 		 */
 		if (read(port->wake_fd, &count, sizeof(count)) < 0) {

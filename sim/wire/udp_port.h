@@ -100,6 +100,11 @@ struct wire_port {
 	struct fabric_port *shared;
 	uint8_t gid[16];
 	int fd, private_fd, wake_fd;
+	/* The network device below: kernel messages about it (-1: there is none), name, RDMA MTU.
+	 */
+	int netdev_fd;
+	char netdev[16];
+	_Atomic uint32_t netdev_mtu;
 	/* The faults as of `generation`; `seen` is the generation whose events were given. */
 	uint64_t generation, seen;
 	struct wire_fault fault[FABRIC_WAYS];
@@ -107,12 +112,19 @@ struct wire_port {
 	struct wire_shaper shaper[FABRIC_WAYS];
 	struct wire_random random;
 	bool up, dead;
-	uint32_t link_changes, deaths;
+	uint32_t link_changes, gid_changes, deaths;
 	_Atomic bool blocked; /* the socket had no room: waits for POLLOUT */
 	struct udp_sender sender;
 	struct udp_holder holder;
 	struct udp_receiver receiver;
 };
+
+/* udp_netdev.c. Without a netdev the port is always connected. */
+int udp_netdev_open(struct wire_port *port, const char *netdev);
+/* Writes the netdev's present state to the fabric, if it has changed. */
+void udp_netdev_look(struct wire_port *port);
+/* The same after reading what the kernel has said. Needs no lock of the device. */
+void udp_netdev_receive(struct wire_port *port);
 
 /* Reads the faults if they have changed. */
 void udp_port_refresh(struct wire_port *port);

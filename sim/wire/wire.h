@@ -57,6 +57,7 @@ struct wire_sink {
 
 struct wire_state {
 	bool up;
+	bool addressed;      /* false: the address, and with it the GIDs, was taken away */
 	uint32_t mtu;        /* largest RDMA MTU in bytes: 256 … 4096 */
 	uint64_t speed_mbps; /* as the link says; 0 unknown */
 };
