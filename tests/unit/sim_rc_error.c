@@ -5,6 +5,20 @@
 
 #define TIMEOUT_NS(n) (4096u * (1ull << (n)))
 
+/* A packet made by hand for end `to`. */
+static void inject(struct pair *pair, int to, struct rc_header header, uint32_t payload)
+{
+	uint8_t bytes[RC_PACKET_BYTES_MAX];
+	uint32_t length;
+
+	header.pad = -payload & 3;
+	header.partition_key = header.partition_key ? header.partition_key : RC_PARTITION_KEY;
+	header.qpn = header.qpn ? header.qpn : (uint32_t)(0x11 + to);
+	length = rc_header_build(&header, bytes);
+	memset(bytes + length, 0xbb, payload + header.pad);
+	pair_deliver(pair, to, bytes, length + payload + header.pad);
+}
+
 /* ---- what a responder refuses ---- */
 
 /* End 0's first WQE must fail with `status`, a second be flushed; both QPs end in ERR. */
@@ -293,6 +307,51 @@ static void rnr_gives_up(void **state)
 	}
 }
 
+/* A NAK that comes twice is one. */
+static void repeated_rnr_nak(void **state)
+{
+	struct pair *pair = pair_open(&(struct pair_options){.rnr_retry = 1, .min_rnr_timer = 14});
+	struct rc_header nak = {.opcode = RC_ACKNOWLEDGE, .syndrome = RC_SYNDROME_RNR | 14};
+
+	(void)state;
+	assert_int_equal(pair_post(pair, 1, IBV_WR_SEND, 8, 0, 0), 0);
+	pair_run_until(pair, pair->now + RC_USECS(100));
+	assert_int_equal(rc_counters(pair->end[0].qp)->rnr_naks_received, 1);
+	for (unsigned i = 0; i < 5; i++) {
+		inject(pair, 0, nak, 0);
+	}
+	assert_int_equal(pair_post_receive(pair, 1, 1, 0, 8), 0);
+	pair_run(pair);
+	assert_int_equal(pair->end[0].sends, 1);
+	assert_int_equal(pair->end[0].send[0].status, IBV_WC_SUCCESS);
+	pair_close(pair);
+}
+
+/* An acknowledgement that overtook the NAK ends the wait that the NAK began. */
+static void late_rnr_nak(void **state)
+{
+	struct pair *pair = pair_open(&(struct pair_options){.rnr_retry = 7, .min_rnr_timer = 0});
+	uint64_t began = pair->now;
+
+	(void)state;
+	pair->fate = pair_lose_all;
+	pair->hit_from = 1;
+	assert_int_equal(pair_post_receive(pair, 1, 1, 0, 8), 0);
+	assert_int_equal(pair_post_receive(pair, 1, 2, 0, 8), 0);
+	assert_int_equal(pair_post(pair, 1, IBV_WR_SEND, 8, 0, 0), 0);
+	assert_int_equal(pair_post(pair, 2, IBV_WR_SEND, 8, 0, 0), 0);
+	pair_run_until(pair, began + RC_USECS(10));
+	inject(pair, 0, (struct rc_header){.opcode = RC_ACKNOWLEDGE, .syndrome = RC_SYNDROME_RNR},
+	       0);
+	assert_int_equal(rc_next_deadline(pair->end[0].qp), pair->now + RC_USECS(655360));
+	inject(pair, 0, (struct rc_header){.opcode = RC_ACKNOWLEDGE, .syndrome = 0x1f}, 0);
+	pair->fate = NULL;
+	pair_run(pair);
+	assert_int_equal(pair->end[0].sends, 2);
+	assert_true(pair->now - began < RC_USECS(20));
+	pair_close(pair);
+}
+
 /* ---- the ACK timer ---- */
 
 static void retries_are_counted_exactly(void **state)
@@ -359,35 +418,62 @@ static void timeout_zero_waits_for_ever(void **state)
 	pair_close(pair);
 }
 
-/* Progress gives all retries back: a message of which every packet is lost once needs one retry. */
-static struct pair_fate lose_each_psn_once(struct pair *pair, int from, uint32_t index,
-					   const struct rc_view *packet)
+/* Progress gives all retries back: each packet of a message may be lost once, and each gap is told
+ * anew; only a lost last packet has to wait for the timer. */
+struct losses {
+	uint32_t next;
+	bool lost;
+};
+
+static struct pair_fate lose_each_in_turn(struct pair *pair, int from, uint32_t index,
+					  const struct rc_view *packet)
 {
-	uint32_t *next = pair->context;
+	struct losses *losses = pair->context;
 
 	(void)index;
-	if (from || packet->header.psn != *next) {
+	if (from || packet->header.psn != losses->next) {
 		return (struct pair_fate){.copies = 1};
 	}
-	(*next)++;
-	return (struct pair_fate){.copies = 0};
+	losses->lost = !losses->lost;
+	losses->next += !losses->lost;
+	return (struct pair_fate){.copies = !losses->lost};
 }
 
 static void progress_resets_the_count(void **state)
 {
-	uint32_t next = 0;
+	struct losses losses = {0};
 	struct pair *pair = pair_open(&(struct pair_options){
 		.mtu = IBV_MTU_256, .timeout = 5, .retry_cnt = 1, .ack_interval = 1});
 
 	(void)state;
-	pair->fate = lose_each_psn_once;
-	pair->context = &next;
+	pair->fate = lose_each_in_turn;
+	pair->context = &losses;
 	pair_fill(pair->end[0].memory, 20 * 256, 1);
 	assert_int_equal(pair_post(pair, 1, IBV_WR_RDMA_WRITE, 20 * 256, 0, 0), 0);
 	pair_run(pair);
-	assert_int_equal(next, 20);
+	assert_int_equal(losses.next, 20);
 	assert_int_equal(pair->end[0].send[0].status, IBV_WC_SUCCESS);
+	assert_int_equal(rc_counters(pair->end[1].qp)->naks_sent, 19);
+	assert_int_equal(rc_counters(pair->end[0].qp)->timeouts, 1);
 	assert_memory_equal(pair->end[0].memory, pair->end[1].memory, 20 * 256);
+	pair_close(pair);
+}
+
+/* Posting more does not put the timer off: it runs for the oldest packet. */
+static void later_posts_do_not_restart_the_timer(void **state)
+{
+	struct pair *pair = pair_open(&(struct pair_options){.timeout = 10, .retry_cnt = 0});
+	uint64_t began = pair->now;
+
+	(void)state;
+	pair->fate = pair_lose_all;
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(pair_post(pair, i, IBV_WR_RDMA_WRITE, 100, 0, 0), 0);
+		pair_run_until(pair, began + (i + 1) * TIMEOUT_NS(10) / 5);
+	}
+	pair_run(pair);
+	assert_int_equal(pair->end[0].send_time[0], began + TIMEOUT_NS(10));
+	assert_int_equal(pair->end[0].send[0].status, IBV_WC_RETRY_EXC_ERR);
 	pair_close(pair);
 }
 
@@ -473,20 +559,6 @@ static void arrived_but_not_acknowledged(void **state)
 }
 
 /* ---- nonsense ---- */
-
-/* A packet made by hand for end `to`. */
-static void inject(struct pair *pair, int to, struct rc_header header, uint32_t payload)
-{
-	uint8_t bytes[RC_PACKET_BYTES_MAX];
-	uint32_t length;
-
-	header.pad = -payload & 3;
-	header.partition_key = header.partition_key ? header.partition_key : RC_PARTITION_KEY;
-	header.qpn = header.qpn ? header.qpn : (uint32_t)(0x11 + to);
-	length = rc_header_build(&header, bytes);
-	memset(bytes + length, 0xbb, payload + header.pad);
-	pair_deliver(pair, to, bytes, length + payload + header.pad);
-}
 
 static void strangers_change_nothing(void **state)
 {
@@ -577,6 +649,40 @@ static void malformed_requests(void **state)
 		assert_int_equal(pair->end[1].receives, 1);
 		pair_close(pair);
 	}
+}
+
+/* A duplicate READ may only ask for what was read before; and while its responses are still to be
+ * sent, it asks for nothing new. */
+static void duplicate_reads(void **state)
+{
+	struct pair *pair = pair_open(&(struct pair_options){.psn = {100, 200}});
+	struct rc_header read = {.opcode = RC_READ_REQUEST,
+				 .psn = 100,
+				 .remote_address = (uintptr_t)pair->end[1].memory,
+				 .remote_key = PAIR_KEY,
+				 .dma_length = 5000};
+	struct pair_end *responder = &pair->end[1];
+
+	(void)state;
+	inject(pair, 1, read, 0);
+	inject(pair, 1, read, 0);
+	read.psn = 103;
+	read.dma_length = 1500;
+	read.remote_address += 3072;
+	inject(pair, 1, read, 0);
+	assert_int_equal(rc_send_progress(responder->qp, 99, pair->now), 5);
+	inject(pair, 1, read, 0);
+	assert_int_equal(rc_send_progress(responder->qp, 99, pair->now), 2);
+	read.dma_length = 2049; /* three packets, of which two are in the past */
+	inject(pair, 1, read, 0);
+	assert_int_equal(rc_send_progress(responder->qp, 99, pair->now), 0);
+	assert_int_equal(rc_state(responder->qp), IBV_QPS_RTS);
+	read.dma_length = 1500;
+	read.remote_key++;
+	inject(pair, 1, read, 0);
+	pair_run(pair);
+	assert_int_equal(rc_state(responder->qp), IBV_QPS_ERR);
+	pair_close(pair);
 }
 
 /* Another opcode in the middle of an open message. */
@@ -676,15 +782,19 @@ int main(void)
 		cmocka_unit_test(read_without_depth),
 		cmocka_unit_test(rnr_until_a_receive_comes),
 		cmocka_unit_test(rnr_gives_up),
+		cmocka_unit_test(repeated_rnr_nak),
+		cmocka_unit_test(late_rnr_nak),
 		cmocka_unit_test(retries_are_counted_exactly),
 		cmocka_unit_test(seven_may_be_infinite),
 		cmocka_unit_test(timeout_zero_waits_for_ever),
 		cmocka_unit_test(progress_resets_the_count),
+		cmocka_unit_test(later_posts_do_not_restart_the_timer),
 		cmocka_unit_test(error_flushes_in_order),
 		cmocka_unit_test(receive_in_use_is_flushed_first),
 		cmocka_unit_test(arrived_but_not_acknowledged),
 		cmocka_unit_test(strangers_change_nothing),
 		cmocka_unit_test(malformed_requests),
+		cmocka_unit_test(duplicate_reads),
 		cmocka_unit_test(message_broken_off),
 		cmocka_unit_test(malformed_responses),
 		cmocka_unit_test(random_packets),

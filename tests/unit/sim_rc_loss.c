@@ -264,6 +264,57 @@ static void early_resend_backs_off(void **state)
 	pair_close(pair);
 }
 
+static struct pair_fate delay_all(struct pair *pair, int from, uint32_t index,
+				  const struct rc_view *packet)
+{
+	(void)from;
+	(void)index;
+	(void)packet;
+	return (struct pair_fate){.copies = 1, .delay = pair->hit_delay};
+}
+
+/* How long the early resend waits after one message with `fate`. */
+static uint64_t early_wait_after(pair_fate_fn fate, int from, uint64_t delay)
+{
+	struct pair_options options = usual;
+	struct pair *pair;
+	uint64_t wait;
+
+	options.early = true;
+	options.timeout = 0;
+	pair = pair_open(&options);
+	pair->fate = fate;
+	pair->hit_from = from;
+	pair->hit_index = 0;
+	pair->hit_delay = delay;
+	assert_int_equal(pair_post(pair, 1, IBV_WR_RDMA_WRITE, 8, 0, 0), 0);
+	pair_run(pair);
+	assert_int_equal(pair->end[0].sends, 1);
+	pair->fate = pair_lose_all;
+	pair->hit_from = 0;
+	assert_int_equal(pair_post(pair, 1, IBV_WR_RDMA_WRITE, 8, 0, 0), 0);
+	pair_progress(pair);
+	wait = rc_next_deadline(pair->end[0].qp) - pair->now;
+	pair_close(pair);
+	return wait;
+}
+
+/* The early resend waits for two round trips, where they are long, … */
+static void early_resend_knows_the_round_trip(void **state)
+{
+	(void)state;
+	assert_int_equal(early_wait_after(NULL, 0, 0), RC_MSECS(4));
+	assert_int_equal(early_wait_after(delay_all, 0, RC_USECS(1500)),
+			 2 * (RC_MSECS(3) + 2 * PAIR_LATENCY));
+}
+
+/* … but an answer that may be one to either sending says nothing about them. */
+static void silence_is_no_round_trip(void **state)
+{
+	(void)state;
+	assert_int_equal(early_wait_after(pair_lose_one, 1, 0), RC_MSECS(4));
+}
+
 /* An answer to an old sending, after the timer has gone back, skips what it covers. */
 static void ack_overtakes_resend(void **state)
 {
@@ -302,6 +353,8 @@ int main(void)
 		cmocka_unit_test(ack_waits_for_read_responses),
 		cmocka_unit_test(early_resend),
 		cmocka_unit_test(early_resend_backs_off),
+		cmocka_unit_test(early_resend_knows_the_round_trip),
+		cmocka_unit_test(silence_is_no_round_trip),
 		cmocka_unit_test(ack_overtakes_resend),
 	};
 

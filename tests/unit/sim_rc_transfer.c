@@ -252,6 +252,20 @@ static void acks_are_coalesced(void **state)
 	pair_close(pair);
 }
 
+/* READ responses acknowledge what came before them. */
+static void read_responses_acknowledge(void **state)
+{
+	struct pair *pair = pair_open(&(struct pair_options){});
+
+	(void)state;
+	assert_int_equal(pair_post(pair, 1, IBV_WR_RDMA_WRITE, 2000, 0, 0), 0);
+	assert_int_equal(pair_post(pair, 2, IBV_WR_RDMA_READ, 2000, 0, 0), 0);
+	pair_run(pair);
+	assert_int_equal(pair->end[0].sends, 2);
+	assert_int_equal(pair->end[1].transmitted, 2);
+	pair_close(pair);
+}
+
 /* The window bounds what is in flight, and the packet that fills it asks for an ACK. */
 static void window_bounds_flight(void **state)
 {
@@ -384,6 +398,7 @@ int main(void)
 		cmocka_unit_test(posting_limits),
 		cmocka_unit_test(list_stops_at_bad),
 		cmocka_unit_test(acks_are_coalesced),
+		cmocka_unit_test(read_responses_acknowledge),
 		cmocka_unit_test(window_bounds_flight),
 		cmocka_unit_test(backpressure),
 		cmocka_unit_test(fence_waits_for_reads),
