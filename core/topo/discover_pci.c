@@ -412,6 +412,28 @@ static int fill_cpu(const struct sb_sysfs *sysfs, int numa_node, struct sb_xml_n
 	return sb_xml_get(cpu, "arch") == NULL ? set_arch(sysfs, cpu) : 0;
 }
 
+/* The element for a NUMA node, which is made known by that where there is only one. A file may have
+ * been written on this host by a program that takes -1 for a number: on a host of one node that is
+ * the same one, and two elements would make devices far from each other that aren't. */
+static struct sb_xml_node *find_cpu(struct sb_xml *xml, const struct sb_sysfs *sysfs,
+				    int *numa_node)
+{
+	struct sb_xml_node *unknown = sb_xml_child_with(xml->root, "cpu", "numaid", "-1");
+	int only = only_numa_node(sysfs);
+	char number[16];
+	struct sb_xml_node *cpu;
+
+	if (*numa_node < 0) {
+		if (unknown != NULL) {
+			return unknown;
+		}
+		*numa_node = only;
+	}
+	snprintf(number, sizeof(number), "%d", *numa_node);
+	cpu = sb_xml_child_with(xml->root, "cpu", "numaid", number);
+	return cpu == NULL && only >= 0 && only == *numa_node ? unknown : cpu;
+}
+
 int sb_discover_cpu(struct sb_xml *xml, const struct sb_sysfs *sysfs, int numa_node,
 		    struct sb_xml_node **cpu)
 {
@@ -419,14 +441,11 @@ int sb_discover_cpu(struct sb_xml *xml, const struct sb_sysfs *sysfs, int numa_n
 	char hash[32];
 	bool has_hash = sb_discover_host_hash(sysfs, hash, sizeof(hash));
 
-	if (numa_node < 0) {
-		numa_node = only_numa_node(sysfs);
-	}
-	snprintf(number, sizeof(number), "%d", numa_node);
-	*cpu = sb_xml_child_with(xml->root, "cpu", "numaid", number);
+	*cpu = find_cpu(xml, sysfs, &numa_node);
 	if (*cpu != NULL) {
 		return fill_cpu(sysfs, numa_node, *cpu);
 	}
+	snprintf(number, sizeof(number), "%d", numa_node);
 	*cpu = sb_xml_add(xml->root, "cpu");
 	if (*cpu == NULL || (has_hash && sb_xml_set(*cpu, "host_hash", hash) != 0) ||
 	    sb_xml_set(*cpu, "numaid", number) != 0) {

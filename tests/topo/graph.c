@@ -80,6 +80,26 @@ static void nvlink_passes_one_gpu_at_most(void **state)
 		"PATH\traw\tGPU\t0\tGPU\t3\tSYS\t10\t5\tDEV:0>CPU:0>CPU:1>DEV:3>GPU:3\n");
 }
 
+static void nvswitches_of_a_host_are_one_node(void **state)
+{
+	(void)state;
+	/* By bus id, and hidden from a virtual machine as NCCL writes it: the class tells. */
+	assert_lines(
+		INTEL("0",
+		      GPU("0000:01:00.0", "0",
+			  "<nvlink target='0000:05:00.0' count='6' tclass='0x068000'/>"
+			  "<nvlink target='0000:06:00.0' count='6' tclass='0x068000'/>")
+			      GPU("0000:02:00.0", "1",
+				  "<nvlink target='fffffff:ff:ff.0' count='12' tclass='0x068000'/>")
+				      GPU("0000:03:00.0", "2",
+					  "<nvlink target='fffffff:ffff:ff' count='12' "
+					  "tclass='0x0'/>")),
+		"LINK\tNVS\t0\t0\tNVL\t240\tDEV\t0\n"
+		"LINK\tNVS\t0\t1\tNVL\t240\tDEV\t1\n"
+		"LINK\tNVS\t0\t2\tNVL\t240\tDEV\t2\n"
+		"PATH\traw\tGPU\t0\tGPU\t2\tNVL\t240\t4\tDEV:0>NVS:0>DEV:2>GPU:2\n");
+}
+
 static void nvlink_bandwidth_goes_by_generation(void **state)
 {
 	static const struct {
@@ -447,6 +467,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nvlink_passes_one_gpu_at_most),
+		cmocka_unit_test(nvswitches_of_a_host_are_one_node),
 		cmocka_unit_test(nvlink_bandwidth_goes_by_generation),
 		cmocka_unit_test(pcie_bandwidth_goes_by_speed_and_width),
 		cmocka_unit_test(several_switches_are_pxb),
