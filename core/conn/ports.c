@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "topo/backup.h"
+#include "topo/topo.h"
 
 int sb_port_count(const struct sb_context *context)
 {
@@ -91,8 +91,8 @@ int sb_context_choose_backups(struct sb_context *context)
 				 "failover is off");
 		}
 	} else if (status == 0) {
-		status = sb_backup_choose(list, context->port_count, NULL,
-					  getenv("SWITCHBACK_BACKUP"), choices);
+		status = sb_topo_choose_backups(list, context->port_count,
+						getenv("SWITCHBACK_BACKUP"), choices);
 		for (int i = 0; status == 0 && i < context->port_count; i++) {
 			take_choice(context->ports[i], list, &choices[i]);
 		}

@@ -67,6 +67,15 @@ int sb_topo_backups(const struct sb_topo *topo, int system, const struct sb_back
 		    int count, const char *override, struct sb_backup_choice *choices);
 
 /*
+ * The same for the ports of this process: the topology is found as sb_topo_options_init() says, but
+ * nothing is dumped (NCCL, which has the same variable, does that). Without a port on a PCI device,
+ * such as on a simulated fabric, nothing is looked for. If the topology can't be found (a log line
+ * says why), the choice is made as without GPUs.
+ */
+int sb_topo_choose_backups(const struct sb_backup_port *ports, int count, const char *override,
+			   struct sb_backup_choice *choices);
+
+/*
  * The ports that the topology knows of host `system`, those that are down too. PCI paths are made
  * of the bus ids above the port. *ports is freed with sb_topo_free_ports(). 0 or -ENOMEM.
  */

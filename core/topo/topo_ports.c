@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "util/log.h"
+
 struct port_list {
 	const struct sb_topo *topo;
 	int system;
@@ -273,5 +275,29 @@ out:
 	free(own);
 	free(nearest);
 	free(order);
+	return result;
+}
+
+int sb_topo_choose_backups(const struct sb_backup_port *ports, int count, const char *override,
+			   struct sb_backup_choice *choices)
+{
+	struct sb_topo_options options;
+	struct sb_topo *topo = NULL;
+	bool has_hardware = false;
+	int result;
+
+	for (int i = 0; i < count; i++) {
+		has_hardware =
+			has_hardware || (ports[i].pci_path != NULL && ports[i].pci_path[0] != '\0');
+	}
+	if (has_hardware) {
+		sb_topo_options_init(&options);
+		options.dump = NULL;
+		if (sb_topo_discover(&options, &topo) != 0) {
+			sb_warn("no topology, so backups are chosen without regard to GPUs");
+		}
+	}
+	result = sb_topo_backups(topo, 0, ports, count, override, choices);
+	sb_topo_free(topo);
 	return result;
 }

@@ -60,7 +60,7 @@ struct sb_xml *sb_xml_clone(const struct sb_xml *xml);
  * Reads a file, or `bytes` of text that error messages call `source`. Checks what it must
  * understand: well-formed, root <system> of version 1 or 2 (RCCL's), every known attribute of a
  * known element has a value of its kind, required ones are there. One log line names file, line,
- * element and attribute. -errno of open or read, -EINVAL, -ENOMEM.
+ * element and attribute. -errno of open or read, -EINVAL, -ENOMEM; -ENOPKG: no libexpat here.
  */
 int sb_xml_read(const char *path, struct sb_xml **xml);
 int sb_xml_parse(const char *source, const char *text, size_t bytes, struct sb_xml **xml);

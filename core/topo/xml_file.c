@@ -3,16 +3,17 @@
 #include "topo/xml.h"
 
 #include <errno.h>
-#include <expat.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "topo/expat_calls.h"
 #include "util/log.h"
 
 #define CHUNK_BYTES 65536
 
 struct reader {
+	const struct sb_expat *expat;
 	XML_Parser parser;
 	struct sb_xml *xml;
 	struct sb_xml_node *node; /* element that is open; NULL before the root */
@@ -23,12 +24,12 @@ struct reader {
 static void stop_reading(struct reader *reader, int result)
 {
 	reader->result = result;
-	XML_StopParser(reader->parser, XML_FALSE);
+	reader->expat->stop(reader->parser, XML_FALSE);
 }
 
 static int current_line(const struct reader *reader)
 {
-	return (int)XML_GetCurrentLineNumber(reader->parser);
+	return (int)reader->expat->line(reader->parser);
 }
 
 static void start_element(void *context, const XML_Char *name, const XML_Char **attributes)
@@ -105,25 +106,29 @@ static void entity_declared(void *context, const XML_Char *name, int is_paramete
 static int open_reader(struct reader *reader, const char *source)
 {
 	memset(reader, 0, sizeof(*reader));
+	reader->expat = sb_expat_load();
+	if (reader->expat == NULL) {
+		return -ENOPKG;
+	}
 	reader->xml = sb_xml_create(source);
-	reader->parser = XML_ParserCreate(NULL);
+	reader->parser = reader->expat->create(NULL);
 	if (reader->xml == NULL || reader->parser == NULL) {
 		return -ENOMEM;
 	}
-	XML_SetUserData(reader->parser, reader);
-	XML_SetElementHandler(reader->parser, start_element, end_element);
-	XML_SetEntityDeclHandler(reader->parser, entity_declared);
+	reader->expat->set_user_data(reader->parser, reader);
+	reader->expat->set_element_handler(reader->parser, start_element, end_element);
+	reader->expat->set_entity_handler(reader->parser, entity_declared);
 	return 0;
 }
 
 static int feed_reader(struct reader *reader, const char *text, size_t bytes, bool last)
 {
-	if (XML_Parse(reader->parser, text, (int)bytes, last) == XML_STATUS_OK) {
+	if (reader->expat->parse(reader->parser, text, (int)bytes, last) == XML_STATUS_OK) {
 		return 0;
 	}
 	if (reader->result == 0) {
 		sb_error("%s:%d: %s", reader->xml->source, current_line(reader),
-			 XML_ErrorString(XML_GetErrorCode(reader->parser)));
+			 reader->expat->error_string(reader->expat->error_code(reader->parser)));
 		reader->result = -EINVAL;
 	}
 	return reader->result;
@@ -135,7 +140,7 @@ static int close_reader(struct reader *reader, int result, struct sb_xml **xml)
 		result = sb_xml_check(reader->xml);
 	}
 	if (reader->parser != NULL) {
-		XML_ParserFree(reader->parser);
+		reader->expat->free(reader->parser);
 	}
 	if (result != 0) {
 		sb_xml_free(reader->xml);

@@ -415,6 +415,98 @@ static void ports_meet_the_topology_by_name(void **state)
 	sb_topo_free(topo);
 }
 
+#define SWITCHED(root, device) "pci0000:" root "/0000:" root ":01.0/0000:" root ":02.0/" device
+
+/* What a process does with its own ports: mlx5_0 is near GPU 1, mlx5_3 near GPU 0. */
+static void a_process_finds_the_gpus_of_its_ports(void **state)
+{
+	char *folder = machine_create(
+		"numa 0 ff\n"
+		"dev " SWITCHED(
+			"10", "0000:11:00.0/0000:12:00.0") " class=0x030200 vendor=0x10de\n"
+							   "dev " SWITCHED(
+								   "10", "0000:11:01.0/"
+									 "0000:13:00.0") " class="
+											 "0x020000"
+											 "\n"
+											 "dev"
+											 " " SWITCHED(
+												 "2"
+												 "0",
+												 "0"
+												 "0"
+												 "0"
+												 "0"
+												 ":"
+												 "2"
+												 "1"
+												 ":"
+												 "0"
+												 "0"
+												 "."
+												 "0"
+												 "/"
+												 "0"
+												 "0"
+												 "0"
+												 "0"
+												 ":"
+												 "2"
+												 "2"
+												 ":"
+												 "0"
+												 "0"
+												 "."
+												 "0") " class=0x030200 vendor=0x10de\n"
+												      "dev " SWITCHED(
+													      "20",
+													      "0000:21:01.0/0000:23:00.0") " class=0x020000\n"
+																	   "dev pci0000:00/0000:00:05.0 class=0x020000\n"
+																	   "dev pci0000:00/0000:00:06.0 class=0x020000\n"
+																	   "ib mlx5_3 0000:13:00.0 port=1:100:ACTIVE:Ethernet\n"
+																	   "ib mlx5_0 0000:23:00.0 port=1:100:ACTIVE:Ethernet\n"
+																	   "ib mlx5_1 0000:00:05.0 port=1:100:ACTIVE:Ethernet\n"
+																	   "ib mlx5_2 0000:00:06.0 port=1:100:ACTIVE:Ethernet\n");
+	struct sb_backup_port ports[] = {
+		{.name = "mlx5_0",
+		 .port_number = 1,
+		 .numa_node = 0,
+		 .rail = -1,
+		 .pci_path = "/sys/devices/" SWITCHED("20", "0000:21:01.0/0000:23:00.0")},
+		{.name = "mlx5_1", .port_number = 1, .numa_node = 0, .rail = -1},
+		{.name = "mlx5_2", .port_number = 1, .numa_node = 0, .rail = -1},
+		{.name = "mlx5_3", .port_number = 1, .numa_node = 0, .rail = -1},
+	};
+	struct sb_backup_choice choices[4];
+
+	(void)state;
+	setenv("SWITCHBACK_SYSFS", folder, 1);
+	assert_int_equal(sb_topo_choose_backups(ports, 4, NULL, choices), 0);
+	assert_int_equal(choices[0].entries[0].port, 3);
+	assert_int_equal(choices[0].entries[0].rule, SB_BACKUP_GPU_NEIGHBOUR);
+	assert_int_equal(choices[3].entries[0].port, 0);
+	sb_backup_free(choices, 4);
+	/* The override goes on working; without hardware there is nothing to look for. */
+	assert_int_equal(sb_topo_choose_backups(ports, 4, "mlx5_0:mlx5_1", choices), 0);
+	assert_int_equal(choices[0].entries[0].port, 1);
+	sb_backup_free(choices, 4);
+	ports[0].pci_path = NULL;
+	setenv("SWITCHBACK_SYSFS", "/nonexistent", 1);
+	log_text[0] = '\0';
+	assert_int_equal(sb_topo_choose_backups(ports, 4, NULL, choices), 0);
+	assert_int_equal(choices[0].entries[0].rule, SB_BACKUP_INDEX_NEIGHBOUR);
+	assert_string_equal(log_text, "");
+	sb_backup_free(choices, 4);
+	/* With hardware and no topology: a warning, and the choice without GPUs. */
+	ports[0].pci_path = "/sys/devices/pci0000:00/0000:00:01.0";
+	assert_int_equal(sb_topo_choose_backups(ports, 4, NULL, choices), 0);
+	assert_int_equal(choices[0].entries[0].rule, SB_BACKUP_INDEX_NEIGHBOUR);
+	assert_non_null(strstr(log_text, "without regard to GPUs"));
+	sb_backup_free(choices, 4);
+	unsetenv("SWITCHBACK_SYSFS");
+	machine_remove(folder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -430,6 +522,7 @@ int main(void)
 		TEST(a_rank_needs_its_gpu),
 		TEST(environment_moves_root_file_and_dump),
 		TEST(ports_meet_the_topology_by_name),
+		TEST(a_process_finds_the_gpus_of_its_ports),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
