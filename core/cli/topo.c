@@ -47,6 +47,28 @@ const struct sb_reach *topo_reach(const struct topo_view *view, int gpu, const s
 	return &table->to_net[(size_t)gpu * (size_t)table->nets + (size_t)net->index];
 }
 
+struct sb_route *topo_gpu_routes(const struct topo_view *view, const struct topo_host *host)
+{
+	struct sb_node **gpus = view->topo->graph->of_type[SB_NODE_GPU];
+	size_t count = (size_t)host->gpu_count;
+	struct sb_route *routes = calloc(count * count + 1, sizeof(*routes));
+	struct sb_route *table = calloc((size_t)view->topo->graph->count + 1, sizeof(*table));
+	bool complete = routes != NULL && table != NULL && count > 0;
+
+	for (size_t to = 0; complete && to < count; to++) {
+		complete = sb_routes_compute(view->topo->graph, gpus[host->gpus[to]], table) == 0;
+		for (size_t from = 0; complete && from < count; from++) {
+			routes[from * count + to] = table[gpus[host->gpus[from]]->number];
+		}
+	}
+	free(table);
+	if (!complete) {
+		free(routes);
+		return NULL;
+	}
+	return routes;
+}
+
 void topo_node_text(const struct sb_node *node, char *text, size_t bytes)
 {
 	char busid[24];

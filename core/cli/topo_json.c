@@ -83,6 +83,48 @@ static json_t *gpu_object(const struct topo_view *view, const struct topo_host *
 	return object;
 }
 
+static json_t *path_object(const char *from, const char *to, enum sb_route_type type, float bw,
+			   int hops)
+{
+	return json_pack("{s:s, s:s, s:s, s:f, s:i}", "from", from, "to", to, "type",
+			 sb_route_type_name(type), "bandwidth_gbyte_s", (double)bw, "hops", hops);
+}
+
+/* From every GPU of the host to every other one and to every port in use. */
+static json_t *paths_of(const struct topo_view *view, const struct topo_host *host)
+{
+	const struct sb_graph *graph = view->topo->graph;
+	struct sb_route *routes = topo_gpu_routes(view, host);
+	json_t *list = json_array();
+	char from[96];
+	char to[96];
+
+	for (int i = 0; routes != NULL && i < host->gpu_count; i++) {
+		topo_node_text(graph->of_type[SB_NODE_GPU][host->gpus[i]], from, sizeof(from));
+		for (int k = 0; k < host->gpu_count; k++) {
+			const struct sb_route *route = &routes[i * host->gpu_count + k];
+
+			topo_node_text(graph->of_type[SB_NODE_GPU][host->gpus[k]], to, sizeof(to));
+			json_array_append_new(
+				list, path_object(from, to, route->type, route->bw, route->hops));
+		}
+		for (int n = 0; n < graph->type_count[SB_NODE_NET]; n++) {
+			const struct sb_node *net = graph->of_type[SB_NODE_NET][n];
+			const struct sb_reach *reach = topo_reach(view, host->gpus[i], net);
+
+			if (net->system != host->system) {
+				continue;
+			}
+			topo_node_text(net, to, sizeof(to));
+			json_array_append_new(list,
+					      path_object(from, to, (enum sb_route_type)reach->type,
+							  reach->bw, reach->hops));
+		}
+	}
+	free(routes);
+	return list;
+}
+
 static json_t *host_object(const struct topo_view *view, const struct topo_host *host)
 {
 	json_t *gpus = json_array();
@@ -94,7 +136,8 @@ static json_t *host_object(const struct topo_view *view, const struct topo_host 
 	for (int i = 0; i < host->port_count; i++) {
 		json_array_append_new(ports, port_object(host, i));
 	}
-	return json_pack("{s:o, s:o}", "gpus", gpus, "ports", ports);
+	return json_pack("{s:o, s:o, s:o}", "gpus", gpus, "ports", ports, "paths",
+			 paths_of(view, host));
 }
 
 static json_t *graph_object(const struct sb_graph *graph)

@@ -7,6 +7,8 @@
 
 #include "topo/busid.h"
 
+#define MATRIX_COLUMNS 24 /* GPUs and ports that a matrix of path types has room for */
+
 /* Fills `text` with "mlx5_0/1", or "-". */
 static void port_text(const struct topo_host *host, int port, char *text, size_t bytes)
 {
@@ -98,6 +100,51 @@ static void print_gpus(const struct topo_view *view, const struct topo_host *hos
 	}
 }
 
+/* Path types from each GPU to each GPU and port, as far as it fits a screen. */
+static void print_matrix(const struct topo_view *view, const struct topo_host *host, FILE *out)
+{
+	const struct sb_graph *graph = view->topo->graph;
+	struct sb_route *routes = topo_gpu_routes(view, host);
+
+	if (routes == NULL || host->gpu_count + graph->type_count[SB_NODE_NET] > MATRIX_COLUMNS) {
+		free(routes);
+		return;
+	}
+	fputs("\npath ", out);
+	for (int k = 0; k < host->gpu_count; k++) {
+		fprintf(out, " GPU%-3d", graph->of_type[SB_NODE_GPU][host->gpus[k]]->gpu.dev);
+	}
+	for (int n = 0; n < graph->type_count[SB_NODE_NET]; n++) {
+		const struct sb_node *net = graph->of_type[SB_NODE_NET][n];
+
+		if (net->system == host->system) {
+			fprintf(out, " %s/%d", net->net.name != NULL ? net->net.name : "?",
+				net->net.port);
+		}
+	}
+	for (int i = 0; i < host->gpu_count; i++) {
+		fprintf(out, "\nGPU%-3d", graph->of_type[SB_NODE_GPU][host->gpus[i]]->gpu.dev);
+		for (int k = 0; k < host->gpu_count; k++) {
+			const struct sb_route *route = &routes[i * host->gpu_count + k];
+
+			fprintf(out, " %-6s", sb_route_type_name(route->type));
+		}
+		for (int n = 0; n < graph->type_count[SB_NODE_NET]; n++) {
+			const struct sb_node *net = graph->of_type[SB_NODE_NET][n];
+			const char *name = net->net.name != NULL ? net->net.name : "?";
+
+			if (net->system == host->system) {
+				fprintf(out, " %-*s", (int)strlen(name) + 2,
+					sb_route_type_name((enum sb_route_type)topo_reach(
+								   view, host->gpus[i], net)
+								   ->type));
+			}
+		}
+	}
+	fputc('\n', out);
+	free(routes);
+}
+
 static void print_ports(const struct topo_host *host, FILE *out)
 {
 	fprintf(out, "\n%-18s %-5s %s\n", "port", "NUMA", "backups, preferred first");
@@ -132,6 +179,7 @@ void topo_print_text(const struct topo_view *view, FILE *out)
 		}
 		if (host->gpu_count > 0) {
 			print_gpus(view, host, out);
+			print_matrix(view, host, out);
 		} else {
 			fputs("\nno GPU\n", out);
 		}

@@ -36,6 +36,9 @@ int topo_port_of(const struct topo_host *host, const struct sb_node *net);
 /* NET node that a GPU uses on channel 0; NULL if none. */
 const struct sb_node *topo_net_of(const struct topo_view *view, int gpu);
 const struct sb_reach *topo_reach(const struct topo_view *view, int gpu, const struct sb_node *net);
+/* Paths between the GPUs of a host, [from × host->gpu_count + to] in their order; freed with
+ * free(). NULL: out of memory, or no GPU. */
+struct sb_route *topo_gpu_routes(const struct topo_view *view, const struct topo_host *host);
 /* "GPU 0 0000:d3:00.0", "NET mlx5_0/1": for a person. */
 void topo_node_text(const struct sb_node *node, char *text, size_t bytes);
 

@@ -13,6 +13,7 @@ machines=../topo/machines
 # The tree for a person: each GPU with its NIC and its backup.
 topo --file $machines/hgx8.xml >"$work/text"
 grep -Eq '^4 .* mlx5_5/1 +PIX +48 +mlx5_4/1 +nearest port of GPU 5, neighbour of GPU 4$' "$work/text" || fail "text: $(cat "$work/text")"
+grep -Eq '^GPU4 +NVL +NVL +NVL +NVL +LOC +NVL +NVL +NVL +PXN +PXN +PXN +PXN +PIX +PXN +PXN +PXN *$' "$work/text" || fail "matrix: $(cat "$work/text")"
 
 # JSON can be read and says the same.
 topo --file $machines/hgx8.xml --json >"$work/json"
@@ -25,6 +26,10 @@ assert gpus[4]["nic"] == "mlx5_5/1" and gpus[4]["backup"] == "mlx5_4/1" and gpus
 assert gpus[4]["bandwidth_gbyte_s"] == 48
 ports = {p["name"]: p for p in topo["hosts"][0]["ports"]}
 assert [b["port"] for b in ports["mlx5_0"]["backups"]][0] == "mlx5_1/1"
+paths = {(p["from"], p["to"]): p for p in topo["hosts"][0]["paths"]}
+assert len(paths) == 8 * 16
+assert paths["GPU 0 0000:19:00.0", "NET mlx5_1/1"]["type"] == "PXN"
+assert paths["GPU 0 0000:19:00.0", "GPU 7 0000:cb:00.0"]["bandwidth_gbyte_s"] == 370.8
 assert len(topo["graph"]["links"]) == 2 * 8 * 5 + 2 * 8 + 2
 PYTHON
 

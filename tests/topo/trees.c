@@ -423,50 +423,56 @@ static void a_process_finds_the_gpus_of_its_ports(void **state)
 	char *folder = machine_create(
 		"numa 0 ff\n"
 		"dev " SWITCHED(
-			"10", "0000:11:00.0/0000:12:00.0") " class=0x030200 vendor=0x10de\n"
-							   "dev " SWITCHED(
-								   "10", "0000:11:01.0/"
-									 "0000:13:00.0") " class="
-											 "0x020000"
-											 "\n"
-											 "dev"
-											 " " SWITCHED(
-												 "2"
-												 "0",
-												 "0"
-												 "0"
-												 "0"
-												 "0"
-												 ":"
-												 "2"
-												 "1"
-												 ":"
-												 "0"
-												 "0"
-												 "."
-												 "0"
-												 "/"
-												 "0"
-												 "0"
-												 "0"
-												 "0"
-												 ":"
-												 "2"
-												 "2"
-												 ":"
-												 "0"
-												 "0"
-												 "."
-												 "0") " class=0x030200 vendor=0x10de\n"
-												      "dev " SWITCHED(
-													      "20",
-													      "0000:21:01.0/0000:23:00.0") " class=0x020000\n"
-																	   "dev pci0000:00/0000:00:05.0 class=0x020000\n"
-																	   "dev pci0000:00/0000:00:06.0 class=0x020000\n"
-																	   "ib mlx5_3 0000:13:00.0 port=1:100:ACTIVE:Ethernet\n"
-																	   "ib mlx5_0 0000:23:00.0 port=1:100:ACTIVE:Ethernet\n"
-																	   "ib mlx5_1 0000:00:05.0 port=1:100:ACTIVE:Ethernet\n"
-																	   "ib mlx5_2 0000:00:06.0 port=1:100:ACTIVE:Ethernet\n");
+			"10",
+			"0000:11:00.0/0000:12:00.0") " class=0x030200 vendor=0x10de\n"
+						     "dev " SWITCHED(
+							     "10",
+							     "0000:11:01.0/"
+							     "0000:13:00.0") " class="
+									     "0x020000"
+									     "\n"
+									     "dev"
+									     " " SWITCHED(
+										     "2"
+										     "0",
+										     "0"
+										     "0"
+										     "0"
+										     "0"
+										     ":"
+										     "2"
+										     "1"
+										     ":"
+										     "0"
+										     "0"
+										     "."
+										     "0"
+										     "/"
+										     "0"
+										     "0"
+										     "0"
+										     "0"
+										     ":"
+										     "2"
+										     "2"
+										     ":"
+										     "0"
+										     "0"
+										     "."
+										     "0") " class="
+											  "0x030200"
+											  " vendor="
+											  "0x10de\n"
+											  "dev"
+											  " " SWITCHED(
+												  "20",
+												  "0000:21:01.0/0000:23:00.0") " class=0x020000\n"
+															       "dev pci0000:00/0000:00:05.0 class=0x020000\n"
+															       "dev pci0000:00/0000:00:06.0 class=0x020000\n"
+															       "ib mlx5_3 0000:13:00.0 port=1:100:ACTIVE:Ethernet\n"
+															       "ib mlx5_0 0000:23:00.0 port=1:100:ACTIVE:Ethernet\n"
+															       "ib mlx5_1 0000:00:05.0 port=1:100:ACTIVE:Ethernet\n"
+															       "ib mlx5_2 0000:00:06.0 port=1:100:ACTIVE:Ethernet\n");
 	struct sb_backup_port ports[] = {
 		{.name = "mlx5_0",
 		 .port_number = 1,
