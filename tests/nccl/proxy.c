@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drives a network plugin the way NCCL's proxy does, without NCCL and without GPUs: two ranks as
+ * processes, several communicators in each with a service and a progress thread, all kinds of
+ * streams in both directions, all data verified, while rails of the simulated fabric are cut and
+ * restored.
+ *
+ * proxy PLUGIN VERBS_LIBRARY VERSION [--comms N] [--seconds S] [--faults KIND] [--period S]
+ *       [--virtual] [--kill] [--verbose]
+ * Exit status: 0 all data right and no error seen, 1 otherwise, 2 usage.
+ */
+#include "proxy.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define START_PATIENCE 90.0
+#define GAP_MOST       20.0 /* seconds that no stream may stand still */
+#define STOP_PATIENCE  60.0
+
+static int usage(const char *program)
+{
+	fprintf(stderr,
+		"usage: %s PLUGIN VERBS_LIBRARY VERSION [--comms N] [--seconds S]\n"
+		"       [--faults none|down|blackhole|oneway|die|all] [--period S]\n"
+		"       [--virtual] [--kill] [--verbose]\n",
+		program);
+	return 2;
+}
+
+static bool parse(int argc, char **argv, struct proxy_options *options)
+{
+	if (argc < 4) {
+		return false;
+	}
+	*options = (struct proxy_options){.plugin = argv[1],
+					  .verbs = argv[2],
+					  .version = atoi(argv[3]),
+					  .comms = 2,
+					  .seconds = 3,
+					  .faults = "none",
+					  .period = 0.4};
+	for (int i = 4; i < argc; i++) {
+		const char *value = i + 1 < argc ? argv[i + 1] : "";
+
+		if (strcmp(argv[i], "--virtual") == 0) {
+			options->virtual_device = true;
+		} else if (strcmp(argv[i], "--kill") == 0) {
+			options->kill = true;
+		} else if (strcmp(argv[i], "--verbose") == 0) {
+			options->verbose = true;
+		} else if (strcmp(argv[i], "--comms") == 0) {
+			options->comms = atoi(value), i++;
+		} else if (strcmp(argv[i], "--seconds") == 0) {
+			options->seconds = atof(value), i++;
+		} else if (strcmp(argv[i], "--faults") == 0) {
+			options->faults = value, i++;
+		} else if (strcmp(argv[i], "--period") == 0) {
+			options->period = atof(value), i++;
+		} else {
+			return false;
+		}
+	}
+	return options->comms >= 1 && options->comms <= PROXY_COMMS_MAX && options->seconds > 0 &&
+	       options->period > 0;
+}
+
+/* ---- the parent ---- */
+
+struct run {
+	const struct proxy_options *options;
+	struct proxy_shared *shared;
+	pid_t rank[PROXY_RANKS];
+	int faults;
+};
+
+static void kill_ranks(struct run *run)
+{
+	for (int i = 0; i < PROXY_RANKS; i++) {
+		if (run->rank[i] > 0) {
+			kill(run->rank[i], SIGKILL);
+			waitpid(run->rank[i], NULL, 0);
+			run->rank[i] = 0;
+		}
+	}
+}
+
+static bool give_up(struct run *run, const char *why)
+{
+	fprintf(stderr, "%s\n", why);
+	kill_ranks(run);
+	return false;
+}
+
+/* False when a rank has ended that should not have. */
+static bool ranks_live(struct run *run)
+{
+	for (int i = 0; i < PROXY_RANKS; i++) {
+		if (run->rank[i] > 0 && waitpid(run->rank[i], NULL, WNOHANG) == run->rank[i]) {
+			run->rank[i] = 0;
+			return false;
+		}
+	}
+	return true;
+}
+
+static void nap(void)
+{
+	const struct timespec time = {.tv_nsec = 5000000};
+
+	nanosleep(&time, NULL);
+}
+
+static bool await_start(struct run *run)
+{
+	double deadline = seconds_now() + START_PATIENCE;
+
+	while (atomic_load(&run->shared->started) < PROXY_RANKS * run->options->comms) {
+		if (!ranks_live(run)) {
+			return give_up(run, "a rank ended while connecting");
+		}
+		if (seconds_now() > deadline) {
+			return give_up(run, "the ranks do not get connected");
+		}
+		nap();
+	}
+	return true;
+}
+
+static void cut(struct run *run)
+{
+	static const char *const rails[] = {"rail0", "rail1"};
+	static const char *const ports[] = {"host0.rail0", "host1.rail1", "host1.rail0",
+					    "host0.rail1"};
+	const char *kind = run->options->faults;
+
+	if (strcmp(kind, "oneway") == 0) {
+		fixture_fault(ports[run->faults % 4], "blackhole", run->faults % 3 ? "in" : "out");
+	} else if (strcmp(kind, "die") == 0) {
+		fixture_fault(ports[run->faults % 4], "die", NULL);
+	} else if (strcmp(kind, "all") == 0) {
+		fixture_fault("all", run->faults % 2 == 0 ? "down" : "blackhole", NULL);
+	} else {
+		fixture_fault(rails[run->faults % 2], kind, NULL);
+	}
+	run->faults++;
+}
+
+struct watch { /* that every stream moves */
+	uint64_t seen[PROXY_COMMS_MAX][STREAM_KINDS][PROXY_RANKS];
+	double at[PROXY_COMMS_MAX][STREAM_KINDS][PROXY_RANKS];
+};
+
+static bool all_move(struct run *run, struct watch *watch)
+{
+	double now = seconds_now();
+
+	for (int i = 0; i < run->options->comms; i++) {
+		for (int kind = 0; kind < STREAM_KINDS; kind++) {
+			for (int rank = 0; rank < PROXY_RANKS; rank++) {
+				uint64_t received =
+					atomic_load(&run->shared->stream[i][kind][rank].received);
+
+				if (received != watch->seen[i][kind][rank] ||
+				    watch->at[i][kind][rank] == 0) {
+					watch->seen[i][kind][rank] = received;
+					watch->at[i][kind][rank] = now;
+				} else if (now - watch->at[i][kind][rank] > GAP_MOST) {
+					fprintf(stderr,
+						"communicator %d, stream %d of rank %d: nothing "
+						"after message %llu for %.0f s\n",
+						i, kind, rank, (unsigned long long)received,
+						GAP_MOST);
+					return give_up(run, "a stream stands still");
+				}
+			}
+		}
+	}
+	return true;
+}
+
+static bool drive(struct run *run)
+{
+	static struct watch watch;
+	bool faults = strcmp(run->options->faults, "none") != 0;
+	double end = seconds_now() + run->options->seconds;
+	double next = seconds_now() + run->options->period;
+	bool is_cut = false;
+
+	while (seconds_now() < end || is_cut) {
+		if (!ranks_live(run)) {
+			return give_up(run, "a rank ended early");
+		}
+		if (!all_move(run, &watch)) {
+			return false;
+		}
+		if (faults && seconds_now() >= next) {
+			if (is_cut) {
+				fixture_restore("all");
+			} else if (seconds_now() < end) {
+				cut(run);
+			}
+			is_cut = !is_cut && seconds_now() < end;
+			next = seconds_now() + run->options->period;
+		}
+		nap();
+	}
+	if (faults) {
+		fixture_restore("all");
+	}
+	return true;
+}
+
+static bool await_end(struct run *run, int first_rank, int last_rank)
+{
+	double deadline = seconds_now() + STOP_PATIENCE;
+	bool good = true;
+
+	for (int i = first_rank; i <= last_rank; i++) {
+		int status = 0;
+
+		while (run->rank[i] > 0 && waitpid(run->rank[i], &status, WNOHANG) == 0) {
+			if (seconds_now() > deadline) {
+				return give_up(run, "the ranks do not come to an end");
+			}
+			nap();
+		}
+		if (run->rank[i] == 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+			fprintf(stderr, "rank %d ended with status 0x%x\n", i, status);
+			good = false;
+		}
+		run->rank[i] = 0;
+	}
+	return good;
+}
+
+/* Rank 1 dies; rank 0 must be told so by an error, soon, and end in good order. */
+static bool kill_one(struct run *run)
+{
+	double killed_at = seconds_now();
+	double heard;
+
+	kill(run->rank[1], SIGKILL);
+	waitpid(run->rank[1], NULL, 0);
+	run->rank[1] = 0;
+	atomic_store(&run->shared->stop, true);
+	if (!await_end(run, 0, 0)) {
+		return false;
+	}
+	heard = (double)atomic_load(&run->shared->error_at_us) / 1e6 - killed_at;
+	printf("peer killed: result %d after %.0f ms\n", atomic_load(&run->shared->first_error),
+	       heard * 1e3);
+	return atomic_load(&run->shared->first_error) == NCCL_REMOTE_ERROR && heard < 2.0;
+}
+
+static void report(const struct run *run)
+{
+	uint64_t messages = 0, bytes = 0, gap = 0;
+
+	for (int i = 0; i < run->options->comms; i++) {
+		for (int k = 0; k < STREAM_KINDS * PROXY_RANKS; k++) {
+			const struct stream_shared *stream =
+				&run->shared->stream[i][k / PROXY_RANKS][k % PROXY_RANKS];
+
+			messages += atomic_load(&stream->received);
+			bytes += atomic_load(&stream->received_bytes);
+			gap = atomic_load(&stream->longest_gap_us) > gap
+				      ? atomic_load(&stream->longest_gap_us)
+				      : gap;
+		}
+	}
+	printf("v%d%s, %d communicators, faults %s (%d): %llu messages, %llu MB verified, longest "
+	       "gap %.0f ms\n",
+	       run->options->version, run->options->virtual_device ? " virtual" : "",
+	       run->options->comms, run->options->faults, run->faults, (unsigned long long)messages,
+	       (unsigned long long)(bytes >> 20), (double)gap / 1e3);
+}
+
+int main(int argc, char **argv)
+{
+	struct proxy_options options;
+	struct run run = {.options = &options};
+	bool good;
+
+	if (!parse(argc, argv, &options)) {
+		return usage(argv[0]);
+	}
+	fixture_fabric(options.verbs, PROXY_RANKS, 2);
+	run.shared = mmap(NULL, sizeof(*run.shared), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(run.shared != MAP_FAILED, "shared memory");
+	fflush(NULL);
+	for (int i = 0; i < PROXY_RANKS; i++) {
+		run.rank[i] = fork();
+		CHECK(run.rank[i] >= 0, "fork");
+		if (run.rank[i] == 0) {
+			exit(proxy_rank(&options, i, run.shared));
+		}
+	}
+	good = await_start(&run) && drive(&run);
+	if (good && options.kill) {
+		good = kill_one(&run);
+	} else if (good) {
+		atomic_store(&run.shared->stop, true);
+		good = await_end(&run, 0, PROXY_RANKS - 1);
+	}
+	report(&run);
+	return good ? 0 : 1;
+}

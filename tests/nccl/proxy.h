@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The proxy driver: ranks as processes, communicators as pairs of threads. See proxy.c. */
+#ifndef TESTS_NCCL_PROXY_H
+#define TESTS_NCCL_PROXY_H
+
+#include "stream.h"
+
+#define PROXY_RANKS     2
+#define PROXY_COMMS_MAX 16
+
+struct proxy_options {
+	const char *plugin, *verbs;
+	int version;
+	int comms; /* communicators at once */
+	double seconds;
+	const char *faults; /* none, down, blackhole, die, oneway, all */
+	double period;      /* between a fault and its end, and between that and the next */
+	bool virtual_device;
+	bool kill; /* rank 1 is killed half-way: rank 0 has to hear of it */
+	bool verbose;
+};
+
+struct proxy_shared {
+	atomic_bool stop;
+	atomic_int started;           /* communicators whose streams run, of all ranks */
+	atomic_int first_error;       /* what rank 0 was told when its peer died */
+	_Atomic uint64_t error_at_us; /* when, CLOCK_MONOTONIC */
+	struct stream_shared stream[PROXY_COMMS_MAX][STREAM_KINDS][PROXY_RANKS]; /* by sender */
+};
+
+/* The whole life of one rank; returns its exit status. */
+int proxy_rank(const struct proxy_options *options, int rank, struct proxy_shared *shared);
+
+#endif
