@@ -142,17 +142,30 @@ static void describe_port(const struct sb_port *port, struct sb_hello_port *out)
 	out->active = atomic_load(&port->active) != 0;
 }
 
+static bool device_dead(const struct sb_connection *connection, int port)
+{
+	return atomic_load(&connection->parts.ports[port]->device->fatal) != 0;
+}
+
+/* The primary, then its backups. Ports of dead devices are left out, unless none would remain: a
+ * port that is down may come back, a dead device only to another process. */
 static void list_ports(struct sb_connection *connection)
 {
 	const struct sb_port *primary = connection->parts.ports[connection->primary_port];
+	int count = 0;
 
-	connection->port_list[0] = connection->primary_port;
-	connection->port_list_count = 1;
-	for (int i = 0; connection->settings.failover && i < primary->backup_count &&
-			connection->port_list_count < SB_PATHS_MAX;
-	     i++) {
-		connection->port_list[connection->port_list_count++] = primary->backups[i];
+	if (!connection->settings.failover || !device_dead(connection, connection->primary_port)) {
+		connection->port_list[count++] = connection->primary_port;
 	}
+	for (int i = 0; connection->settings.failover && i < primary->backup_count; i++) {
+		if (count < SB_PATHS_MAX && !device_dead(connection, primary->backups[i])) {
+			connection->port_list[count++] = primary->backups[i];
+		}
+	}
+	if (count == 0) {
+		connection->port_list[count++] = connection->primary_port;
+	}
+	connection->port_list_count = count;
 }
 
 static uint32_t describe_ports(struct sb_connection *connection, struct sb_hello_port *out)

@@ -38,8 +38,8 @@ static struct ibv_mr *register_on(const struct sb_device *device, const struct s
 	return verbs->reg_mr(device->pd, memory->address, memory->bytes, access);
 }
 
-static int report(const struct sb_device *device, const struct sb_memory *memory, bool primary,
-		  int error)
+static void report(const struct sb_device *device, const struct sb_memory *memory, bool primary,
+		   int error)
 {
 	char hint[64] = "";
 
@@ -53,29 +53,56 @@ static int report(const struct sb_device *device, const struct sb_memory *memory
 	       memory->bytes, memory->type == SB_MEMORY_CUDA ? "CUDA" : "host",
 	       (void *)memory->address, strerror(error), hint,
 	       primary ? "" : "; as a backup the device can't carry it");
-	return -error;
+}
+
+/* EIO and ENODEV: what a device says that is dead and has not reported it yet. */
+static bool is_death(int error)
+{
+	return error == EIO || error == ENODEV;
+}
+
+/* 0, or the reason why the memory can't be used at all. */
+static int try_device(struct sb_memory *memory, const struct sb_device *device, bool primary,
+		      const struct source *source)
+{
+	struct ibv_mr *mr;
+	int error;
+
+	memory->tried[device->index] = device;
+	errno = 0;
+	mr = register_on(device, memory, source);
+	memory->mr[device->index] = mr;
+	if (mr != NULL) {
+		return 0;
+	}
+	error = errno != 0 ? errno : EIO;
+	primary = primary && !is_death(error);
+	report(device, memory, primary, error);
+	return primary ? -error : 0;
 }
 
 static int fill(struct sb_memory *memory, struct sb_device **devices, int count,
 		const struct source *source)
 {
+	int taken = 0;
+
 	for (int i = 0; i < count; i++) {
 		const struct sb_device *device = devices[i];
+		bool tried = i > 0 && memory->tried[device->index] != NULL;
+		int status = 0;
 
-		if (memory->mr[device->index] != NULL ||
-		    (i > 0 && memory->tried[device->index] != NULL)) {
-			continue;
+		if (memory->mr[device->index] == NULL && !tried && !atomic_load(&device->fatal)) {
+			status = try_device(memory, device, i == 0, source);
 		}
-		memory->tried[device->index] = device;
-		errno = 0;
-		memory->mr[device->index] = register_on(device, memory, source);
-		if (memory->mr[device->index] == NULL) {
-			int status = report(device, memory, i == 0, errno != 0 ? errno : EIO);
-
-			if (i == 0) {
-				return status;
-			}
+		if (status != 0) {
+			return status;
 		}
+		taken += memory->mr[device->index] != NULL;
+	}
+	if (taken == 0) {
+		sb_error("no living device can take %zu bytes at %p", memory->bytes,
+			 (void *)memory->address);
+		return -EIO;
 	}
 	return 0;
 }

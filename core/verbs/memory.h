@@ -3,8 +3,9 @@
  * Registered memory: one range, one MR per device, so that a request can move to another device
  * without registering anything.
  *
- * The first device of a list is the primary's: without its MR the registration fails. A backup
- * device that refuses gets no MR, one WARN, and its paths can't carry this memory.
+ * The first device of a list is the primary's: where it refuses, the registration fails. A backup
+ * device that refuses gets no MR, one WARN, and its paths can't carry this memory. A dead device is
+ * passed over, also the primary's, as long as another takes the memory.
  *
  * Relaxed ordering is off unless the caller asks: the completion record is written to memory after
  * the data and must not overtake it.

@@ -143,7 +143,8 @@ static void cut(struct run *run)
 	if (strcmp(kind, "oneway") == 0) {
 		fixture_fault(ports[run->faults % 4], "blackhole", run->faults % 3 ? "in" : "out");
 	} else if (strcmp(kind, "die") == 0) {
-		fixture_fault(ports[run->faults % 4], "die", NULL);
+		/* A dead device does not come back for this process: one rail has to stay whole. */
+		fixture_fault(run->faults % 2 == 0 ? "host0.rail0" : "host1.rail0", "die", NULL);
 	} else if (strcmp(kind, "all") == 0) {
 		fixture_fault("all", run->faults % 2 == 0 ? "down" : "blackhole", NULL);
 	} else {
