@@ -282,6 +282,37 @@ static void ports_show_their_backups(void **state)
 	assert_int_equal(info.guid, 1);
 }
 
+static void a_wrong_override_is_refused(void **state)
+{
+	struct sb_options options = {.failover = 1};
+	struct sb_verbs verbs = fake_verbs();
+	struct sb_context *none;
+
+	(void)state;
+	setenv("SWITCHBACK_BACKUP", "fake0:nowhere", 1);
+	assert_int_equal(sb_context_open_manual(&verbs, &options, &none), -EINVAL);
+	assert_null(none);
+	assert_non_null(strstr(lines, "fake0:nowhere"));
+	unsetenv("SWITCHBACK_BACKUP");
+}
+
+static void a_link_local_address_keeps_its_interface(void **state)
+{
+	struct sb_interface interface = {.name = "lo"};
+	union sb_address bound = {.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(4711)}};
+	union sb_address address;
+	struct sb_handle handle;
+
+	(void)state;
+	memcpy(&bound.v6.sin6_addr, "\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x07", 16);
+	bound.v6.sin6_scope_id = 99; /* the other host's number, which means nothing here */
+	sb_handle_make(&interface, &bound, 5, &handle);
+	assert_int_equal(sb_handle_address(&handle, &address), 0);
+	assert_int_equal(address.v6.sin6_scope_id, if_nametoindex("lo"));
+	assert_int_equal(address.v6.sin6_port, htons(4711));
+	assert_memory_equal(&address.v6.sin6_addr, &bound.v6.sin6_addr, 16);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
@@ -293,6 +324,8 @@ int main(void)
 		TEST(a_bad_handle_is_refused),
 		TEST(a_connect_can_be_cancelled_at_any_point),
 		TEST(ports_show_their_backups),
+		TEST(a_wrong_override_is_refused),
+		TEST(a_link_local_address_keeps_its_interface),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
