@@ -59,13 +59,14 @@ static int plausible(const struct sb_counters_header *header, size_t size)
 		       size;
 }
 
-/* 0: *bytes is a consistent copy (the caller frees it), -EPROTO: not one of ours. */
+/* 0: *bytes is a consistent copy (the caller frees it), -EPROTO: not one of ours, -EAGAIN: it was
+ * being written all the time. */
 static int read_file(int fd, char **bytes_out)
 {
 	const struct timespec pause = {.tv_nsec = 100000};
 	struct stat status;
 	char *bytes = NULL;
-	int result = -EPROTO;
+	int result = -EAGAIN;
 
 	for (int attempt = 0; attempt < READ_TRIES; attempt++) {
 		char *more;
@@ -76,6 +77,7 @@ static int read_file(int fd, char **bytes_out)
 		}
 		if (!S_ISREG(status.st_mode) ||
 		    (size_t)status.st_size < sizeof(struct sb_counters_header)) {
+			result = -EPROTO;
 			break;
 		}
 		more = realloc(bytes, (size_t)status.st_size);
@@ -87,6 +89,7 @@ static int read_file(int fd, char **bytes_out)
 		if (read_once(fd, (size_t)status.st_size, bytes)) {
 			if (!plausible((struct sb_counters_header *)bytes,
 				       (size_t)status.st_size)) {
+				result = -EPROTO;
 				break;
 			}
 			*bytes_out = bytes;
@@ -120,7 +123,9 @@ static int visit_file(const char *name, sb_counters_fn fn, void *context)
 	result = read_file(fd, &bytes);
 	close(fd);
 	if (result < 0) {
-		sb_warn("%s: not the counters of this version of switchback", name);
+		sb_warn("%s: %s", name,
+			result == -EPROTO ? "not the counters of this version of switchback"
+					  : strerror(-result));
 		return 0;
 	}
 	counters.header = *(struct sb_counters_header *)bytes;
