@@ -19,3 +19,26 @@ foreach(version RANGE 6 12)
   add_test(NAME nccl_cases_v${version} COMMAND nccl_cases ${NCCL_PLUGIN} ${NCCL_VERBS} ${version})
   set_tests_properties(nccl_cases_v${version} PROPERTIES TIMEOUT 300 LABELS nccl)
 endforeach()
+
+# NCCL's proxy as two processes, all data verified: every version while ports go down, every kind of
+# fault through the newest one.
+foreach(version RANGE 6 12)
+  add_test(NAME nccl_proxy_v${version}
+    COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} ${version} --seconds 2 --faults down)
+  list(APPEND NCCL_PROXY_TESTS nccl_proxy_v${version})
+endforeach()
+foreach(faults none blackhole oneway die all)
+  add_test(NAME nccl_proxy_${faults}
+    COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 12 --seconds 2 --faults ${faults})
+  list(APPEND NCCL_PROXY_TESTS nccl_proxy_${faults})
+endforeach()
+add_test(NAME nccl_proxy_virtual
+  COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 12 --seconds 2 --faults down --virtual)
+add_test(NAME nccl_proxy_many
+  COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 11 --seconds 2 --faults down --comms 8)
+add_test(NAME nccl_proxy_kill COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 12 --seconds 1 --kill)
+set_tests_properties(${NCCL_PROXY_TESTS} nccl_proxy_virtual nccl_proxy_many nccl_proxy_kill
+  PROPERTIES TIMEOUT 240 RUN_SERIAL TRUE LABELS nccl)
+
+add_test(NAME nccl_library COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/nccl/check_library.sh ${NCCL_PLUGIN})
+set_tests_properties(nccl_library PROPERTIES SKIP_RETURN_CODE 77 LABELS nccl)
