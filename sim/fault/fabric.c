@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LOCK_PATIENCE_NS 2000000000ULL
+
 uint64_t fabric_clock_ns(void)
 {
 	struct timespec now;
@@ -487,12 +489,18 @@ int fabric_destroy(const char *name, char error[FABRIC_ERROR_SIZE])
 
 int fabric_lock(struct fabric *fabric)
 {
-	struct timespec until;
+	uint64_t until = fabric_clock_ns() + LOCK_PATIENCE_NS;
 	int code;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += 2;
-	code = pthread_mutex_clocklock(&fabric->shared->lock, CLOCK_MONOTONIC, &until);
+	/* Held for microseconds, but a stopped process may hold it for ever. */
+	while ((code = pthread_mutex_trylock(&fabric->shared->lock)) == EBUSY) {
+		struct timespec pause = {0, 100000};
+
+		if (fabric_clock_ns() > until) {
+			return -ETIMEDOUT;
+		}
+		nanosleep(&pause, NULL);
+	}
 	if (code == EOWNERDEAD) {
 		/* What the lock guards is made right by reaping: every entry is valid by itself. */
 		code = pthread_mutex_consistent(&fabric->shared->lock);

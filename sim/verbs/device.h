@@ -117,10 +117,12 @@ struct sim_nic {
 	/* QPs that have something to do at the next run. */
 	struct sim_link *ready, **ready_end;
 	bool blocked; /* the wire had no room */
+	/* What may be on its way together, and the window of one QP when it is alone. */
+	uint32_t buffer_bytes, window_bytes;
 	bool down;
 	/* Real time only. The thread sleeps until `sleep_until`; 0 while it is awake. */
 	pthread_t thread;
-	_Atomic bool stopping, deaf;
+	_Atomic bool stopping, deaf, must_listen;
 	_Atomic uint64_t sleep_until;
 	/* How often an application found nothing in a CQ and drove the device itself. */
 	_Atomic uint32_t drives;

@@ -8,6 +8,8 @@
 /* Packets that one QP may send before the next has its turn. */
 #define TURN_PACKETS 64
 #define TURNS        64
+/* No QP is held to less than this. */
+#define WINDOW_LEAST (32u << 10)
 
 uint64_t nic_now(const struct sim_nic *nic)
 {
@@ -136,6 +138,25 @@ static struct sim_qp *ready_take(struct sim_nic *nic)
 	return container_of(link, struct sim_qp, ready);
 }
 
+/*
+ * QPs that have something on its way share what the peer's socket holds: there is nobody else to
+ * hold back a sender that overruns it. (Those to other peers are counted, too: it is a bound, and
+ * loss does the rest.)
+ */
+static void window_share(struct sim_nic *nic)
+{
+	uint32_t share;
+
+	if (nic->buffer_bytes == 0) {
+		return;
+	}
+	share = nic->buffer_bytes / (nic->timers.count + 1);
+	if (share < WINDOW_LEAST) {
+		share = WINDOW_LEAST;
+	}
+	nic->settings.window_bytes = share < nic->window_bytes ? share : nic->window_bytes;
+}
+
 /* One turn of a QP: what it owes and what it may send. */
 static void qp_turn(struct sim_nic *nic, struct sim_qp *qp, unsigned budget, uint64_t now)
 {
@@ -144,6 +165,7 @@ static void qp_turn(struct sim_nic *nic, struct sim_qp *qp, unsigned budget, uin
 	if (nic->dead) {
 		return;
 	}
+	window_share(nic);
 	rc_flush_acks(qp->rc, now);
 	sent = rc_send_progress(qp->rc, budget, now);
 	if (qp->unsendable) {
@@ -292,7 +314,7 @@ static int nic_start(struct sim_nic *nic)
 {
 	struct sim_device *device = nic->device;
 	struct wire_attach attach = {.sink = &nic_sink, .context = nic, .name = device->ibv.name};
-	struct wire_state state;
+	struct wire_state state = {0};
 	union ibv_gid gid;
 	int code;
 
@@ -309,6 +331,9 @@ static int nic_start(struct sim_nic *nic)
 	if (code == 0) {
 		nic->wire->query(nic->port, &state);
 		nic->down = !state.up;
+		nic->buffer_bytes = state.buffer_bytes;
+		nic->window_bytes = nic->settings.window_bytes;
+		window_share(nic);
 		code = device->host->udp ? nic_thread_start(nic) : 0;
 	}
 	if (code) {

@@ -41,7 +41,8 @@ static void *nic_thread(void *context)
 	pthread_setname_np(pthread_self(), name);
 	prctl(PR_SET_TIMERSLACK, TIMERSLACK_NS, 0, 0, 0);
 	while (!atomic_load(&nic->stopping)) {
-		bool deaf = application_polls(nic, &drives);
+		bool deaf = application_polls(nic, &drives) &&
+			    !atomic_exchange(&nic->must_listen, false);
 		uint64_t until;
 
 		pthread_mutex_lock(&nic->lock);
@@ -50,10 +51,8 @@ static void *nic_thread(void *context)
 		}
 		until = udp_wire_deadline(nic->port);
 		if (deaf) {
-			uint64_t look = nic_now(nic) + DEAF_NS;
-
 			/* The application runs the timers, too. */
-			until = look;
+			until = nic_now(nic) + DEAF_NS;
 		}
 		atomic_store(&nic->deaf, deaf);
 		atomic_store(&nic->sleep_until, until);
@@ -94,8 +93,8 @@ void nic_thread_notice(struct sim_nic *nic)
 
 void nic_thread_listen(struct sim_nic *nic)
 {
-	if (atomic_load_explicit(&nic->deaf, memory_order_relaxed) &&
-	    atomic_exchange(&nic->deaf, false)) {
+	atomic_store(&nic->must_listen, true);
+	if (atomic_exchange(&nic->deaf, false)) {
 		nic->wire->wake(nic->port);
 	}
 }

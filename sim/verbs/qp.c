@@ -178,7 +178,7 @@ static int attributes_check(struct sim_qp *qp, const struct ibv_qp_attr *attr, i
 			    struct wire_route *route)
 {
 	const struct ibv_global_route *grh = &attr->ah_attr.grh;
-	struct wire_state state;
+	struct wire_state state = {0};
 	union ibv_gid own;
 
 	if (((mask & IBV_QP_PORT) && attr->port_num != 1) ||

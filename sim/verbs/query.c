@@ -43,7 +43,7 @@ int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *
 {
 	struct sim_nic *nic = to_nic(context);
 	struct ibv_port_attr attr = {0};
-	struct wire_state state;
+	struct wire_state state = {0};
 
 	if (port != 1) {
 		return EINVAL;
@@ -128,7 +128,7 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 
 void query_gid(const struct sim_nic *nic, int index, union ibv_gid *gid)
 {
-	struct wire_state state;
+	struct wire_state state = {0};
 
 	nic->wire->query(nic->port, &state);
 	if (state.addressed) {

@@ -173,6 +173,16 @@ static int socket_open(const char *netdev)
 	return fd;
 }
 
+/* Payload that the socket's buffer holds: the kernel counts its own overhead as much again. */
+static uint32_t buffer_payload(int fd)
+{
+	int bytes = 0;
+	socklen_t size = sizeof(bytes);
+
+	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &size);
+	return (uint32_t)bytes / 2;
+}
+
 static int private_open(const struct wire_port *port)
 {
 	struct sockaddr_un address;
@@ -279,6 +289,7 @@ static int udp_attach(void *context, const struct wire_attach *attach, struct wi
 	port->deaths = atomic_load(&port->shared->deaths);
 	port->link_changes = atomic_load(&port->shared->link_changes);
 	port->gid_changes = atomic_load(&port->shared->gid_changes);
+	port->buffer_bytes = buffer_payload(port->fd);
 	port->sender.leftovers_end = &port->sender.leftovers;
 	port->generation = ~atomic_load(&wire->fabric->shared->generation);
 	udp_port_refresh(port);
@@ -316,6 +327,7 @@ static void udp_query(const struct wire_port *port, struct wire_state *state)
 	state->addressed = !atomic_load(&port->shared->address_lost);
 	state->mtu = mtu < shared->mtu ? mtu : shared->mtu;
 	state->speed_mbps = shared->speed_mbps;
+	state->buffer_bytes = port->buffer_bytes;
 }
 
 static uint64_t udp_now(const struct wire_port *port)

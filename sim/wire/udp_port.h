@@ -100,6 +100,7 @@ struct wire_port {
 	struct fabric_port *shared;
 	uint8_t gid[16];
 	int fd, private_fd, wake_fd;
+	uint32_t buffer_bytes;
 	/* The network device below: kernel messages about it (-1: there is none), name, RDMA MTU.
 	 */
 	int netdev_fd;
