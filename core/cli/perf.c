@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "conn/conn.h"
 #include "output.h"
 #include "perf_result.h"
 #include "perf_supervise.h"
 #include "perf_verify.h"
+#include "stats/event_log.h"
 #include "verbs_library.h"
 
 #define WHO "switchback perf"
@@ -132,6 +134,24 @@ static int open_outputs(struct run *run)
 	return 0;
 }
 
+/* What every rank would say of a wrong environment is said once. */
+static int check_environment(void)
+{
+	struct sb_connection_settings settings;
+	struct sb_options options;
+	int result = sb_options_init(&options);
+	int events;
+
+	if (sb_connection_settings_init(&settings) < 0 || result < 0 ||
+	    sb_event_log_open(&events) < 0) {
+		return -EINVAL;
+	}
+	if (events >= 0) {
+		close(events);
+	}
+	return 0;
+}
+
 static void print_head(const struct perf_options *options)
 {
 	printf("%s, %d ranks on %d host%s, ", perf_op_names[options->op], options->ranks,
@@ -210,7 +230,8 @@ int cli_perf(int argc, char **argv)
 	int status = result == -EAGAIN ? CLI_OK : CLI_USAGE;
 
 	if (result == 0 && open_fabric(&run) == 0 && fill_ranks(&run.options) == 0 &&
-	    check_library(&run.options) == 0 && open_outputs(&run) == 0) {
+	    check_library(&run.options) == 0 && check_environment() == 0 &&
+	    open_outputs(&run) == 0) {
 		status = run_all(&run);
 	}
 	if (run.plot.temporary != NULL) { /* open_outputs failed half-way, or no memory */

@@ -190,10 +190,10 @@ static int open_context(struct perf_work *work)
 	options.force_backup |= work->shared->options->force_backup;
 	result = sb_context_open(&options, &work->context);
 	if (result < 0) {
-		return perf_rank_fail(work, result, "no RDMA devices (%s)",
-				      getenv("SWITCHBACK_VERBS") != NULL
-					      ? getenv("SWITCHBACK_VERBS")
-					      : "system libibverbs");
+		const char *library = getenv("SWITCHBACK_VERBS");
+
+		return perf_rank_fail(work, result, "opening the RDMA devices of %s",
+				      library != NULL ? library : "the system's libibverbs");
 	}
 	result = sb_port_info(work->context, work->self->local % sb_port_count(work->context),
 			      &port);

@@ -363,6 +363,7 @@ void perf_supervise(struct perf_shared *shared, struct perf_options *options, st
 	run(&supervisor);
 	take_faults_off(&supervisor);
 	finish(&supervisor);
+	perf_watch_free(&supervisor.watch);
 	close(supervisor.signals);
 	sigprocmask(SIG_SETMASK, &supervisor.old_mask, NULL);
 }
