@@ -154,7 +154,9 @@ uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now)
 				post_probe(connection, path);
 			}
 		} else {
-			next = earlier(next, watch_stalled(connection, path, now));
+			/* Look often: a look that was asked for must not pass for a late one. */
+			next = earlier(next, earlier(watch_stalled(connection, path, now),
+						     now + stall / 4));
 		}
 	}
 	return next;
