@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Long run, by hand: streaming with a cut or a restore every half second, alternating rails, of one kind of fault or of both in
+# Long run, by hand: streaming with a cut or a restore every second, alternating rails, of one kind of fault or of both in
 # turn; then the spread of blackouts and gaps.
-#   tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 500] [--bytes 64K] [--json FILE]
+#   tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 1000] [--bytes 64K] [--json FILE]
 #                      [--no-check] [BUILD_FOLDER]
 # --period: milliseconds from a cut to its restore, and from there to the next cut.
 # Exit status: 0 every byte right, every cut of a rail in use survived, traffic back on the primary at the end.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-seconds=60 kind=both op=sendrecv period=500 bytes=64K build=build json="" check=--check
+seconds=60 kind=both op=sendrecv period=1000 bytes=64K build=build json="" check=--check
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seconds) seconds=$2; shift ;;
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
 	--bytes) bytes=$2; shift ;;
 	--json) json=$2; shift ;;
 	--no-check) check="" ;;
-	-*) echo "usage: tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 500] [--bytes 64K] [--json FILE] [--no-check] [BUILD_FOLDER]" >&2; exit 2 ;;
+	-*) echo "usage: tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 1000] [--bytes 64K] [--json FILE] [--no-check] [BUILD_FOLDER]" >&2; exit 2 ;;
 	*) build=$1 ;;
 	esac
 	shift
