@@ -10,6 +10,7 @@
 
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/mutant.h"
 #include "util/param.h"
 
 #define POLL_OTHERS_EVERY 16u
@@ -386,6 +387,15 @@ static bool gid_moved(struct sb_path *path)
 	return index != path->gid_index || memcmp(&gid, &path->gid, sizeof(gid)) != 0;
 }
 
+/* Only for the mutant that mistakes the ports of a card. */
+static struct sb_port *twin_of(const struct sb_connection *connection, const struct sb_port *port)
+{
+	int index =
+		(port->index ^ 1) < connection->parts.port_count ? port->index ^ 1 : port->index;
+
+	return connection->parts.ports[index];
+}
+
 void sb_connection_port_event(struct sb_connection *connection, struct sb_port *port,
 			      enum sb_port_change change)
 {
@@ -397,7 +407,7 @@ void sb_connection_port_event(struct sb_connection *connection, struct sb_port *
 	for (int i = 0; i < connection->path_count && connection->failed == 0; i++) {
 		struct sb_path *path = &connection->path[i];
 
-		if (path->port != port) {
+		if (path->port != (SB_MUTANT(EVENT_TO_TWIN) ? twin_of(connection, port) : port)) {
 			continue;
 		}
 		mine = true;

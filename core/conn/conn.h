@@ -430,6 +430,8 @@ void sb_control_init(struct sb_connection *connection, struct sb_control *messag
 		     enum sb_control_type type);
 /* By every live path and by the socket. */
 void sb_control_send(struct sb_connection *connection, struct sb_control *message);
+/* By the paths alone (a mutant). */
+void sb_control_send_by_paths(struct sb_connection *connection, struct sb_control *message);
 /* By the socket alone: the paths are about to be fenced. */
 void sb_control_send_by_socket(struct sb_connection *connection, struct sb_control *message);
 /* Acts on the peer's CLOSE. Never inside a poll. */

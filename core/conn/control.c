@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "util/log.h"
+#include "util/mutant.h"
 
 static uint32_t check_of(const struct sb_control *message)
 {
@@ -74,24 +75,38 @@ static void post_to_mailbox(struct sb_connection *connection, struct sb_path *pa
 	(void)sb_path_post(connection, path, &work, 1);
 }
 
-void sb_control_send(struct sb_connection *connection, struct sb_control *message)
+static void stamp(struct sb_connection *connection, struct sb_control *message)
 {
 	message->idx = ++connection->control_idx;
 	message->ports = ports_up(connection);
 	message->check = check_of(message);
+}
+
+static void post_to_paths(struct sb_connection *connection, const struct sb_control *message)
+{
 	for (int i = 0; i < connection->path_count; i++) {
 		if (sb_path_up(&connection->path[i])) {
 			post_to_mailbox(connection, &connection->path[i], message);
 		}
 	}
+}
+
+void sb_control_send(struct sb_connection *connection, struct sb_control *message)
+{
+	stamp(connection, message);
+	post_to_paths(connection, message);
 	(void)sb_frame_send(connection, SB_FRAME_CONTROL, message, sizeof(*message));
+}
+
+void sb_control_send_by_paths(struct sb_connection *connection, struct sb_control *message)
+{
+	stamp(connection, message);
+	post_to_paths(connection, message);
 }
 
 void sb_control_send_by_socket(struct sb_connection *connection, struct sb_control *message)
 {
-	message->idx = ++connection->control_idx;
-	message->ports = ports_up(connection);
-	message->check = check_of(message);
+	stamp(connection, message);
 	(void)sb_frame_send(connection, SB_FRAME_CONTROL, message, sizeof(*message));
 }
 

@@ -15,6 +15,7 @@
 
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/mutant.h"
 
 #define HOLDDOWN_MOST  (60 * SB_S)
 #define QUIET_LEAST    (1 * SB_S) /* up for this long, or 5 hold-downs: the past is forgotten */
@@ -140,7 +141,9 @@ static void post_proof(struct sb_connection *connection, struct sb_path *path)
 
 static void maybe_proven(struct sb_connection *connection, struct sb_path *path)
 {
-	if (path->phase != SB_PHASE_PROVING || !path->own_probe_done || !path->peer_probe_seen) {
+	bool proven = path->own_probe_done && path->peer_probe_seen;
+
+	if (path->phase != SB_PHASE_PROVING || (!proven && !SB_MUTANT(USED_BEFORE_PROVEN))) {
 		return;
 	}
 	if (!path->own_ready) {
@@ -311,6 +314,10 @@ static void begin_proving(struct sb_connection *connection, struct sb_path *path
 	} else {
 		post_proof(connection, path);
 	}
+	if (SB_MUTANT(USED_BEFORE_PROVEN)) {
+		path->peer_ready = true;
+		maybe_proven(connection, path);
+	}
 }
 
 /* With ownership again: what was built takes its place, or not. */
@@ -394,7 +401,7 @@ static uint64_t tick_down(struct sb_connection *connection, struct sb_path *path
 	if (!port_usable(path) || !path->peer_port_up) {
 		return SB_NEVER;
 	}
-	if (now < path->next_build) {
+	if (now < path->next_build && !SB_MUTANT(NO_HOLDDOWN)) {
 		return path->next_build;
 	}
 	path->incarnation++;

@@ -10,6 +10,7 @@
 
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/mutant.h"
 
 #define REPEAT_FIRST (4 * SB_MS)
 #define REPEAT_MOST  (200 * SB_MS)
@@ -44,7 +45,7 @@ void sb_failover_stock(struct sb_connection *connection, struct sb_control *mess
 	for (uint64_t seq = connection->resume; seq < connection->posted; seq++) {
 		uint64_t bit = seq - connection->resume;
 
-		if (connection->slot[seq % SB_WINDOW].received) {
+		if (connection->slot[seq % SB_WINDOW].received && !SB_MUTANT(RESUME_WITHOUT_SET)) {
 			message->received[bit / 64] |= 1ULL << (bit % 64);
 		}
 	}
@@ -70,6 +71,11 @@ static void take_stock(struct sb_connection *connection)
 			    connection->active < 0 ? NULL : &connection->path[connection->active],
 			    (uint32_t)(connection->posted - connection->resume),
 			    connection->sync_cause);
+	if (SB_MUTANT(SYNC_NOT_REPEATED)) {
+		sb_control_send_by_paths(connection, sync);
+		connection->sync_repeat = SB_NEVER;
+		return;
+	}
 	sb_control_send(connection, sync);
 	start_repeating(sb_connection_now(connection), &connection->sync_repeat,
 			&connection->sync_gap);
@@ -102,6 +108,16 @@ void sb_failover_fault(struct sb_connection *connection, const struct sb_control
 	}
 }
 
+/* Only for the mutant that declares a path fenced before it is. */
+static void fence_late(struct sb_connection *connection)
+{
+	for (int i = 0; i < connection->path_count; i++) {
+		if (connection->path[i].phase == SB_PHASE_DOWN && connection->path[i].qp != NULL) {
+			sb_qp_error(connection->path[i].qp);
+		}
+	}
+}
+
 void sb_failover_sync_ack(struct sb_connection *connection, const struct sb_control *message)
 {
 	if (connection->is_sender || !connection->sync_open ||
@@ -109,6 +125,9 @@ void sb_failover_sync_ack(struct sb_connection *connection, const struct sb_cont
 		return;
 	}
 	connection->sync_open = false;
+	if (SB_MUTANT(SYNC_BEFORE_FENCE)) {
+		fence_late(connection);
+	}
 	if (connection->active >= 0) {
 		struct sb_path *path = &connection->path[connection->active];
 
@@ -120,7 +139,9 @@ void sb_failover_sync_ack(struct sb_connection *connection, const struct sb_cont
 		}
 		connection->ready = true;
 	}
-	sb_recv_reopen(connection);
+	if (!SB_MUTANT(CTS_NOT_REWRITTEN)) {
+		sb_recv_reopen(connection);
+	}
 	sb_recv_write_cts(connection);
 }
 
@@ -190,10 +211,14 @@ static void apply_sync(struct sb_connection *connection)
 	sb_send_rollback(connection, sync);
 	send_ack(connection);
 	if (sync->new_path >= 0) {
-		if (connection->active >= 0 && connection->active != sync->new_path) {
+		struct sb_path *path = &connection->path[(int)sync->new_path];
+
+		/* If this end has lost that path meanwhile its FAULT is out and another SYNC
+		 * follows. */
+		if (connection->active >= 0 && connection->active != sync->new_path &&
+		    sb_path_up(path)) {
 			sb_count32(&connection->failovers, 1);
-			sb_connection_event(connection, SB_EVENT_FAILOVER,
-					    &connection->path[(int)sync->new_path], 0,
+			sb_connection_event(connection, SB_EVENT_FAILOVER, path, 0,
 					    connection->sync_cause);
 		}
 		connection->active = sync->new_path;
@@ -236,7 +261,7 @@ static uint64_t repeat_fault(struct sb_connection *connection, struct sb_path *p
 {
 	struct sb_control message;
 
-	if (!path->fault_open) {
+	if (!path->fault_open || SB_MUTANT(FAULT_NOT_SENT)) {
 		return SB_NEVER;
 	}
 	if (now >= path->fault_repeat) {

@@ -7,6 +7,7 @@
 
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/mutant.h"
 
 #define POLL_BATCH     16
 #define REFILL_BATCH   32
@@ -203,6 +204,11 @@ void sb_path_stop(struct sb_connection *connection, struct sb_path *path)
 	path->send_marker_posted = path->recv_marker_posted = false;
 	path->send_drained = path->recv_drained = false;
 	path->fence_deadline = sb_connection_now(connection) + FENCE_LIMIT;
+	if ((SB_MUTANT(NO_RECEIVER_FENCE) || SB_MUTANT(SYNC_BEFORE_FENCE)) &&
+	    !connection->is_sender && connection->failed == 0) {
+		path->send_drained = path->recv_drained = true;
+		return;
+	}
 	path->refused = sb_qp_error(path->qp) != 0;
 }
 
@@ -213,6 +219,9 @@ void sb_path_suspect(struct sb_connection *connection, struct sb_path *path, con
 		return;
 	}
 	if (path->phase == SB_PHASE_DOWN || path->phase == SB_PHASE_DRAINING) {
+		return;
+	}
+	if (SB_MUTANT(SECOND_FAULT_IGNORED) && connection->sync_open) {
 		return;
 	}
 	if (path->qp == NULL) {
@@ -274,7 +283,9 @@ bool sb_path_drain(struct sb_connection *connection, struct sb_path *path)
 	if (path->phase != SB_PHASE_DRAINING) {
 		return true;
 	}
-	if (!path->refused) {
+	if (SB_MUTANT(FENCE_WITHOUT_DRAIN)) {
+		path->send_drained = path->recv_drained = true;
+	} else if (!path->refused && !(path->send_drained && path->recv_drained)) {
 		post_markers(path);
 		while (sb_path_poll(connection, path) > 0) {
 		}
@@ -298,6 +309,34 @@ bool sb_path_drain(struct sb_connection *connection, struct sb_path *path)
 	return true;
 }
 
+#ifdef SB_MUTANTS
+/* What must never be done: the same QPN with the same PSN again. */
+static int revive(struct sb_connection *connection, struct sb_path *path)
+{
+	const struct sb_verbs *verbs = path->port->device->verbs;
+	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+	struct ibv_qp_attr init = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = path->port->number,
+		.qp_access_flags = SB_MEMORY_ACCESS,
+	};
+
+	if (verbs->modify_qp(path->qp, &reset, IBV_QP_STATE) != 0 ||
+	    verbs->modify_qp(path->qp, &init,
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				     IBV_QP_ACCESS_FLAGS) != 0) {
+		return -EIO;
+	}
+	path->sq_posted = path->sq_done = 0;
+	atomic_store(&path->outstanding, 0);
+	path->rq_missing = path->limits.recv_depth - 1;
+	sb_path_refill(connection, path);
+	return 0;
+}
+#else
+#define revive(connection, path) 0
+#endif
+
 int sb_path_build(struct sb_connection *connection, struct sb_path *path)
 {
 	bool sender = connection->is_sender;
@@ -305,6 +344,9 @@ int sb_path_build(struct sb_connection *connection, struct sb_path *path)
 
 	if (result != 0) {
 		return result;
+	}
+	if (SB_MUTANT(QP_REUSED) && path->qp != NULL) {
+		return revive(connection, path);
 	}
 	sb_qp_destroy(path->qp);
 	path->qp = NULL;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/log.h"
+#include "util/mutant.h"
 
 #define CTS_LAST (SB_GROUP_MAX - 1)
 
@@ -111,6 +112,9 @@ static int write_cts(struct sb_connection *connection, struct sb_recv_slot *slot
 					   (size_t)((uint8_t *)first - (uint8_t *)cts),
 			    .rkey = path->peer_rkey},
 	};
+	if (SB_MUTANT(SHARED_CTS_RING)) {
+		work.wr.rdma.remote_addr -= (uint64_t)path->index * sizeof(struct sb_region_path);
+	}
 	slot->path = path->index;
 	if (sb_path_post(connection, path, &work, 1) != 0) {
 		return -EAGAIN;
@@ -264,8 +268,15 @@ void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint
 	record = &connection->region.path[path->index].record[index];
 	slot = &connection->slot[index];
 	/* Only the open request with exactly this seq; anything else is a late copy. */
-	if (record->seq < connection->resume || record->seq >= connection->posted || !slot->used ||
-	    slot->received || slot->request.seq != record->seq) {
+	bool stale = record->seq < connection->resume || record->seq >= connection->posted ||
+		     !slot->used || slot->received || slot->request.seq != record->seq;
+
+	if (SB_MUTANT(NO_SEQ_CHECK)) {
+		stale = !slot->used || slot->received || record->count != slot->count;
+	} else if (SB_MUTANT(OLD_EPOCH_REFUSED)) {
+		stale |= record->epoch < connection->epoch;
+	}
+	if (stale) {
 		sb_count(&connection->dropped_records, 1);
 		return;
 	}

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/log.h"
+#include "util/mutant.h"
 
 #define CHUNK_BYTES (512u << 10) /* a completion at least this often shows that a path lives */
 #define CHAIN       16
@@ -34,7 +35,16 @@ static const struct sb_cts *find_cts(struct sb_connection *connection, uint64_t 
 		int index = (connection->cts_path + i) % connection->path_count;
 		struct sb_cts *cts = &connection->region.path[index].cts[seq % SB_WINDOW];
 
-		if (__atomic_load_n(&cts->line[CTS_LAST].stamp, __ATOMIC_ACQUIRE) == wanted) {
+		uint64_t found;
+
+		if (SB_MUTANT(SHARED_CTS_RING)) {
+			cts = &connection->region.path[0].cts[seq % SB_WINDOW];
+		}
+		found = __atomic_load_n(&cts->line[CTS_LAST].stamp, __ATOMIC_ACQUIRE);
+		if (SB_MUTANT(NO_EPOCH_CHECK)) {
+			found = found >> 16 == wanted >> 16 ? wanted : 0;
+		}
+		if (found == wanted) {
 			connection->cts_path = index;
 			return cts;
 		}
@@ -337,6 +347,14 @@ static bool post_group(struct sb_connection *connection, struct sb_path *path,
 	}
 }
 
+static void complete(struct sb_send_group *group)
+{
+	group->state = SB_SEND_DONE;
+	for (uint32_t i = 0; i < group->count; i++) {
+		group->buffer[i].request->done = true;
+	}
+}
+
 void sb_send_transmit(struct sb_connection *connection)
 {
 	while (connection->transmit < connection->head && connection->failed == 0) {
@@ -351,20 +369,15 @@ void sb_send_transmit(struct sb_connection *connection)
 				return;
 			}
 			group->state = SB_SEND_SENT;
+			if (SB_MUTANT(COMPLETE_ON_POSTING)) {
+				complete(group);
+			}
 		}
 		connection->transmit++;
 	}
 }
 
 /* ---- completion ---- */
-
-static void complete(struct sb_send_group *group)
-{
-	group->state = SB_SEND_DONE;
-	for (uint32_t i = 0; i < group->count; i++) {
-		group->buffer[i].request->done = true;
-	}
-}
 
 void sb_send_completed(struct sb_connection *connection, struct sb_path *path, uint32_t slot)
 {
@@ -428,6 +441,13 @@ static uint32_t settle(struct sb_connection *connection, const struct sb_control
 {
 	bool fenced = group->started && group->path >= 0 &&
 		      group->incarnation <= sync->fenced[group->path];
+
+	if (SB_MUTANT(ROLLBACK_EVERYTHING)) {
+		fenced = group->started;
+	} else if (SB_MUTANT(ROLLBACK_BY_OWN_VIEW)) {
+		fenced = group->started && group->path >= 0 &&
+			 !sb_path_up(&connection->path[group->path]);
+	}
 
 	if (covered(sync, group->seq)) {
 		if (group->state == SB_SEND_SENT || group->state == SB_SEND_POSTED) {

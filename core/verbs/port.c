@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "util/log.h"
+#include "util/mutant.h"
 #include "verbs/gid.h"
 
 void sb_port_name(const struct sb_port *port, char *text, size_t bytes)
@@ -57,6 +58,9 @@ static int find_gid(struct sb_port *port)
 	const struct sb_gid_entry *found = NULL;
 	int count, status;
 
+	if (port->gid_index >= 0 && SB_MUTANT(OLD_GID_INDEX)) {
+		return 0;
+	}
 	if (port->gid_index >= 0 &&
 	    sb_gid_read(port->device, port->number, port->gid_index, &current) == 0 &&
 	    current.version == port->gid_version && same_gid(&current.gid, &port->home)) {

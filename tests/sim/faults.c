@@ -171,6 +171,19 @@ void faults_apply(struct schedule *schedule, uint64_t now)
 	}
 }
 
+bool faults_false_event(const struct schedule *schedule, int host, int rail)
+{
+	for (int i = 0; i < schedule->fault_count; i++) {
+		const struct fault *fault = &schedule->fault[i];
+
+		if (fault->kind == FAULT_FALSE_EVENT && fault->host == host &&
+		    fault->rail == rail && fault->begun && !fault->ended) {
+			return true;
+		}
+	}
+	return false;
+}
+
 uint64_t faults_over(const struct schedule *schedule)
 {
 	uint64_t last = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conn_sim --seeds FIRST:LAST | --seed N [--trace]
+ * conn_sim --seeds FIRST:LAST | --seed N [--trace] [--mutant NAME]
+ * conn_sim_mutants --mutants LIMIT [NAME]     each mutant has to be noticed within that many seeds
  * Exit status: 0 no violation, 1 a violation (its seed and how to replay it are printed), 2 usage.
  */
 #include "world.h"
@@ -22,7 +23,8 @@ static void quiet(void *context, enum sb_log_level level, const char *line)
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: conn_sim --seeds FIRST:LAST | --seed N [--trace]\n");
+	fprintf(stderr, "usage: conn_sim --seeds FIRST:LAST | --seed N [--trace] [--mutant NAME]\n"
+			"       conn_sim_mutants --mutants LIMIT [NAME]\n");
 	exit(2);
 }
 
@@ -38,13 +40,14 @@ static uint64_t number(const char *text, char **end)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"seeds", required_argument, NULL, 's'},
-						{"seed", required_argument, NULL, 'n'},
-						{"trace", no_argument, NULL, 't'},
-						{NULL, 0, NULL, 0}};
+	static const struct option options[] = {
+		{"seeds", required_argument, NULL, 's'},   {"seed", required_argument, NULL, 'n'},
+		{"trace", no_argument, NULL, 't'},         {"mutant", required_argument, NULL, 'm'},
+		{"mutants", required_argument, NULL, 'M'}, {NULL, 0, NULL, 0}};
 	static struct schedule schedule;
 	uint64_t first = 1, last = 0, failed = 0, begin, steps = 0;
 	bool trace = false;
+	uint64_t limit;
 	int option;
 	char *end;
 
@@ -63,6 +66,15 @@ int main(int argc, char **argv)
 		case 't':
 			trace = true;
 			break;
+		case 'm':
+			if (mutants_choose(optarg) != 0) {
+				usage();
+			}
+			break;
+		case 'M':
+			sb_log_set(quiet, NULL);
+			limit = number(optarg, &end);
+			return mutants_run(limit, optind < argc ? argv[optind] : NULL);
 		default:
 			usage();
 		}

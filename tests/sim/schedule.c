@@ -78,6 +78,56 @@ static const char *event_name(enum sb_event_kind kind)
 	return names[kind];
 }
 
+/* What an event says must be so. */
+static void check_event(struct end *end, const struct sb_event *event)
+{
+	struct schedule *schedule = end->schedule;
+	const struct sb_port *port =
+		event->port < 0 ? NULL : schedule->context[end->host]->ports[event->port];
+
+	switch (event->kind) {
+	case SB_EVENT_SUSPECT:
+		if (strcmp(event->cause, "its port went down") == 0 && atomic_load(&port->active) &&
+		    !faults_false_event(schedule, end->host, event->port)) {
+			schedule_fail(schedule,
+				      "link %d: path %d was blamed for another port's event",
+				      end->link, event->path);
+		}
+		break;
+	case SB_EVENT_PROVEN:
+		end->proven[event->path] = true;
+		break;
+	case SB_EVENT_FENCED:
+		if (end->proven[event->path]) {
+			end->fenced_at[event->path] = event->time_ns;
+			end->proven[event->path] = false;
+		}
+		break;
+	case SB_EVENT_REBUILD:
+		if (end->fenced_at[event->path] != 0 &&
+		    event->time_ns - end->fenced_at[event->path] < schedule->settings.holddown) {
+			schedule_fail(schedule, "link %d: path %d is rebuilt within its hold-down",
+				      end->link, event->path);
+		}
+		break;
+	case SB_EVENT_FAILOVER:
+	case SB_EVENT_FAILBACK:
+		if (!sb_path_up(&end->connection->path[event->path])) {
+			schedule_fail(schedule,
+				      "link %d: %s is said to go on on path %d, which is not up",
+				      end->link, event->is_sender ? "the sender" : "the receiver",
+				      event->path);
+		}
+		break;
+	case SB_EVENT_ERROR:
+		schedule_fail(schedule, "link %d: a false error: %s", end->link,
+			      sb_connection_error(end->connection));
+		break;
+	default:
+		break;
+	}
+}
+
 static void io_event(void *context, const struct sb_event *event)
 {
 	struct end *end = context;
@@ -85,10 +135,7 @@ static void io_event(void *context, const struct sb_event *event)
 	schedule_trace(end->schedule, "link %d %s: %s path %d incarnation %u epoch %u count %u: %s",
 		       end->link, event->is_sender ? "sender" : "receiver", event_name(event->kind),
 		       event->path, event->incarnation, event->epoch, event->count, event->cause);
-	if (event->kind == SB_EVENT_ERROR) {
-		schedule_fail(end->schedule, "link %d: a false error: %s", end->link,
-			      sb_connection_error(end->connection));
-	}
+	check_event(end, event);
 }
 
 static void open_end(struct schedule *schedule, struct end *end, int link, int host, bool is_sender)

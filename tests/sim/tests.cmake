@@ -11,3 +11,17 @@ else()
 endif()
 add_test(NAME conn_sim COMMAND conn_sim --seeds ${CONN_SIM_SEEDS})
 set_tests_properties(conn_sim PROPERTIES TIMEOUT 900 LABELS simulation)
+
+# The same, with the protocol compiled so that it can be broken (core/util/mutant.h).
+file(GLOB MUTANT_SOURCES CONFIGURE_DEPENDS ../core/util/*.c ../core/verbs/*.c ../core/link/*.c ../core/topo/*.c
+     ../core/conn/*.c ../core/stats/*.c)
+add_executable(conn_sim_mutants ${CONN_SIM_SOURCES} ${MUTANT_SOURCES})
+target_compile_definitions(conn_sim_mutants PRIVATE SB_MUTANTS)
+target_include_directories(conn_sim_mutants PRIVATE ${CMAKE_CURRENT_LIST_DIR} ../core ../core/include ../sim ../sim/include)
+target_link_libraries(conn_sim_mutants PRIVATE sim_static PkgConfig::NL PkgConfig::EXPAT PkgConfig::JANSSON
+                      ${CMAKE_DL_LIBS} m)
+set_target_properties(conn_sim_mutants PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+if(NOT SB_SANITIZE)
+  add_test(NAME conn_sim_mutants COMMAND conn_sim_mutants --mutants 20000)
+  set_tests_properties(conn_sim_mutants PROPERTIES TIMEOUT 1200 LABELS simulation)
+endif()

@@ -118,6 +118,8 @@ uint64_t faults_due(const struct schedule *schedule);
 void faults_apply(struct schedule *schedule, uint64_t now);
 /* When the last one ended. */
 uint64_t faults_over(const struct schedule *schedule);
+/* A false event about this port is in force. */
+bool faults_false_event(const struct schedule *schedule, int host, int rail);
 
 /* ---- schedule.c ---- */
 struct end {
@@ -125,7 +127,10 @@ struct end {
 	struct sb_connection *connection;
 	int host, link;
 	bool is_sender;
-	uint64_t due;         /* of the tick */
+	uint64_t due;              /* of the tick */
+	bool proven[SB_PATHS_MAX]; /* its present incarnation was up */
+	/* When the last one that was up got fenced; 0: never. */
+	uint64_t fenced_at[SB_PATHS_MAX];
 	struct socket_way in; /* what comes from the peer */
 	struct end *peer;
 };
@@ -149,6 +154,12 @@ struct schedule {
 	uint64_t steps;
 	char failure[512]; /* the first violation; "" while all is well */
 };
+
+/* ---- mutants.c: every way to break the protocol has to be noticed ---- */
+/* `only`: the name of one, or NULL. */
+int mutants_run(uint64_t limit, const char *only);
+/* -1: no such mutant, or this build has none. */
+int mutants_choose(const char *name);
 
 /* Runs one; returns 0, or 1 with schedule->failure filled and printed. */
 int schedule_run(struct schedule *schedule, uint64_t seed, bool trace);
