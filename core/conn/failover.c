@@ -131,7 +131,7 @@ void sb_failover_sync_ack(struct sb_connection *connection, const struct sb_cont
 	if (connection->active >= 0) {
 		struct sb_path *path = &connection->path[connection->active];
 
-		if (connection->switching) {
+		if (connection->switching && sb_path_up(path)) {
 			connection->switching = false;
 			sb_count32(&connection->failovers, 1);
 			sb_connection_event(connection, SB_EVENT_FAILOVER, path, 0,
