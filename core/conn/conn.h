@@ -470,7 +470,8 @@ int sb_flush_open(struct sb_connection *connection, struct sb_path *path);
 void sb_flush_close(struct sb_path *path);
 void sb_flush_path_up(struct sb_connection *connection, struct sb_path *path);
 void sb_flush_path_down(struct sb_connection *connection, struct sb_path *path);
-void sb_flush_progress(struct sb_connection *connection, struct sb_request *request);
+/* Polls the reads and posts what is missing; a failure once the flush can't be done any more. */
+int sb_flush_progress(struct sb_connection *connection, struct sb_request *request);
 
 /* watch.c: is a path alive? */
 uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now);

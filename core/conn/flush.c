@@ -7,7 +7,8 @@
  *
  * A path that data came by and that is down since can't be asked. It was fenced, so its last write
  * left the device long ago; a read by any other device of the connection stands in. With no path
- * at all the flush waits until one is back, as all requests do.
+ * at all the flush waits until one is back, as all requests do. The peer has no part in it: it may
+ * have closed the connection as soon as its last send was done.
  */
 #include "conn/conn.h"
 
@@ -103,16 +104,17 @@ static void ask_again(struct sb_connection *connection, struct sb_path *path)
 
 void sb_flush_path_down(struct sb_connection *connection, struct sb_path *path)
 {
-	if (path->flush.usable) {
+	if (path->flush.usable && !connection->peer_closed) {
 		ask_again(connection, path);
 	}
 }
 
 /* ---- posting ---- */
 
-static bool can_read(const struct sb_path *path, const struct sb_request *request)
+static bool can_read(const struct sb_connection *connection, const struct sb_path *path,
+		     const struct sb_request *request)
 {
-	return sb_path_up(path) && path->flush.usable &&
+	return (sb_path_up(path) || connection->peer_closed) && path->flush.usable &&
 	       sb_memory_on(request->memory, path->port->device->index);
 }
 
@@ -162,7 +164,7 @@ static void post_flush(struct sb_connection *connection, struct sb_request *requ
 	for (int i = 0; i < connection->path_count; i++) {
 		struct sb_path *path = &connection->path[i];
 
-		if (!can_read(path, request)) {
+		if (!can_read(connection, path, request)) {
 			continue;
 		}
 		if (carried_lately(connection, path)) {
@@ -200,7 +202,7 @@ int sb_flush(struct sb_connection *connection, int n, void *const *data, const s
 	}
 	sb_owner_enter(&connection->owner);
 	taken = connection->free_requests;
-	if (connection->failed != 0) {
+	if (connection->failed != 0 && !connection->peer_closed) {
 		result = sb_connection_result(connection);
 	} else if (taken != NULL) {
 		connection->free_requests = taken->next_free;
@@ -254,7 +256,7 @@ static void poll_reads(struct sb_connection *connection, struct sb_path *path)
 	}
 }
 
-void sb_flush_progress(struct sb_connection *connection, struct sb_request *request)
+int sb_flush_progress(struct sb_connection *connection, struct sb_request *request)
 {
 	for (int i = 0; i < connection->path_count; i++) {
 		struct sb_path *path = &connection->path[i];
@@ -263,8 +265,12 @@ void sb_flush_progress(struct sb_connection *connection, struct sb_request *requ
 			poll_reads(connection, path);
 		}
 	}
-	if (request->again && connection->failed == 0) {
+	if (connection->failed != 0 && !connection->peer_closed) {
+		return sb_connection_result(connection);
+	}
+	if (request->again) {
 		post_flush(connection, request);
 	}
-	request->done = request->waiting == 0 && !request->again && connection->failed == 0;
+	request->done = request->waiting == 0 && !request->again;
+	return request->again ? sb_connection_result(connection) : 0;
 }

@@ -45,16 +45,14 @@ int sb_test(struct sb_request *request, int *done, size_t *bytes)
 	sb_owner_enter(&connection->owner);
 	if (!request->done) {
 		sb_connection_progress(connection);
-		if (request->kind == SB_REQUEST_FLUSH) {
-			sb_flush_progress(connection, request);
-		}
+		result = request->kind == SB_REQUEST_FLUSH ? sb_flush_progress(connection, request)
+							   : sb_connection_result(connection);
 	}
 	if (request->done) {
 		report_sizes(connection, request, bytes);
 		give_back(connection, request);
 		*done = 1;
-	} else {
-		result = sb_connection_result(connection);
+		result = 0;
 	}
 	sb_owner_leave(&connection->owner);
 	return result;

@@ -506,6 +506,36 @@ static void test_close_after_send(void **state)
 	}
 }
 
+/* The sender is done and closes; what it sent is flushed all the same. */
+static void test_flush_after_close(void **state)
+{
+	struct link link;
+	void *data = in, *receive, *flush = NULL, *send;
+	double until;
+	int size = 0;
+
+	(void)state;
+	link_open(0, NCCL_PTR_CUDA, &link);
+	pattern_fill(out, 9000, 4);
+	receive = expected(&link, 0, 65536, 3);
+	send = sent(&link, 0, 9000, 3);
+	finish(&net, send, NULL);
+	finish(&net, receive, &size);
+	net_deregister(&net, link.ends.send, link.out_memory);
+	assert_int_equal(net_close_send(&net, link.ends.send), NCCL_SUCCESS);
+	for (until = seconds_now() + 0.3; seconds_now() < until; sched_yield()) {
+		assert_int_equal(
+			net_iflush(&net, link.ends.recv, 1, &data, &size, &link.in_memory, &flush),
+			NCCL_SUCCESS);
+		assert_non_null(flush);
+		finish(&net, flush, NULL);
+	}
+	assert_int_equal(pattern_check(in, 9000, 4), 9000);
+	net_deregister(&net, link.ends.recv, link.in_memory);
+	assert_int_equal(net_close_recv(&net, link.ends.recv), NCCL_SUCCESS);
+	assert_int_equal(net_close_listen(&net, link.ends.listener), NCCL_SUCCESS);
+}
+
 /* Two ports as one device: data split over both, also while one of them is cut. */
 static void test_virtual_device(void **state)
 {
@@ -623,6 +653,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_oversize),
 		cmocka_unit_test(test_close_in_flight),
 		cmocka_unit_test(test_close_after_send),
+		cmocka_unit_test(test_flush_after_close),
 		cmocka_unit_test(test_virtual_device),
 		cmocka_unit_test(test_flush_after_cut),
 		cmocka_unit_test(test_communicators),

@@ -23,11 +23,17 @@ struct communicator {
 
 /* ---- progress thread ---- */
 
-static void peer_is_gone(struct communicator *communicator, enum nccl_result result)
+static void peer_is_gone(struct communicator *communicator, const struct stream *stream, int kind,
+			 enum nccl_result result)
 {
 	int none = 0;
 
-	CHECK(communicator->options->kill, "the plugin returned %d while a path was left", result);
+	CHECK(communicator->options->kill,
+	      "the plugin returned %d for %s stream %d of communicator %d, after %llu of %llu "
+	      "messages",
+	      result, stream->is_sender ? "sending" : "receiving", kind, communicator->number,
+	      (unsigned long long)stream->done,
+	      (unsigned long long)atomic_load(&stream->shared->last));
 	if (atomic_compare_exchange_strong(&communicator->shared->first_error, &none,
 					   (int)result)) {
 		atomic_store(&communicator->shared->error_at_us, (uint64_t)(seconds_now() * 1e6));
@@ -59,7 +65,7 @@ static void *progress(void *argument)
 			}
 			moved |= stream_pass(stream, &result);
 			if (result != NCCL_SUCCESS) {
-				peer_is_gone(communicator, result);
+				peer_is_gone(communicator, stream, i / 2, result);
 				failed[i] = true;
 			}
 		}
