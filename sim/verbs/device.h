@@ -109,6 +109,8 @@ struct sim_nic {
 	struct sim_context *contexts;
 	/* The device failed: nothing moves any more. */
 	_Atomic bool dead;
+	/* Inherited by fork(): the wire and the thread are the parent's. */
+	bool abandoned;
 	/* QPs by QPN: chains in a table of a power of two. */
 	struct sim_qp **qps;
 	uint32_t qp_count, qp_buckets;
@@ -269,6 +271,8 @@ void nic_progress_qp(struct sim_nic *nic, struct sim_qp *qp);
 uint64_t nic_now(const struct sim_nic *nic);
 /* The device fails for good. */
 void nic_die(struct sim_nic *nic);
+/* In a child made by fork(). */
+void nic_abandon(struct sim_nic *nic);
 
 /* ---- nic_thread.c: real time ---- */
 

@@ -122,12 +122,32 @@ static int host_join(const char *fabric, uint32_t number, struct sim_host **resu
 	return 0;
 }
 
+/* In a child: the parent's devices are not its own, and their sockets must not outlive the parent.
+ */
+static void hosts_abandon(void)
+{
+	pthread_mutex_init(&hosts_lock, NULL);
+	for (struct sim_host *host = hosts; host; host = host->next) {
+		for (uint32_t rail = 0; rail < host->rails; rail++) {
+			if (host->devices[rail]->nic) {
+				nic_abandon(host->devices[rail]->nic);
+			}
+		}
+	}
+	hosts = NULL;
+}
+
 /* A host that this very process joined, of a fabric that still exists. */
 static bool host_usable(const struct sim_host *host, const char *fabric, uint32_t number)
 {
 	return host->pid == getpid() && host->number == number &&
 	       strcmp(host->fabric, fabric) == 0 &&
 	       !atomic_load(&udp_wire_fabric(host->udp)->shared->destroyed);
+}
+
+static void fork_watch(void)
+{
+	pthread_atfork(NULL, NULL, hosts_abandon);
 }
 
 static int host_find_or_join(const char *fabric, uint32_t number, struct sim_host **result,
@@ -141,6 +161,9 @@ static int host_find_or_join(const char *fabric, uint32_t number, struct sim_hos
 		host = host->next;
 	}
 	if (!host) {
+		static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+		pthread_once(&once, fork_watch);
 		code = host_join(fabric, number, &host, error);
 		if (code == 0) {
 			host->next = hosts;

@@ -7,6 +7,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
 #define ACCESS_KNOWN                                                                               \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |                   \
@@ -98,11 +103,9 @@ void *keys_find(const struct sim_nic *nic, const struct ibv_pd *pd, uint32_t key
 	return (char *)mr->mr.addr + (address - mr->iova);
 }
 
-/* Whether every page is mapped, as the pinning of a real device would find. */
-static bool memory_mapped(const void *address, size_t length)
+/* The same for kernels that can't populate: whether every page is mapped, in whatever way. */
+static int memory_mapped(uintptr_t at, uintptr_t end, uintptr_t page)
 {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t at = (uintptr_t)address & ~(page - 1), end = (uintptr_t)address + length;
 	unsigned char present[1024];
 
 	while (at < end) {
@@ -110,11 +113,41 @@ static bool memory_mapped(const void *address, size_t length)
 			end - at < sizeof(present) * page ? end - at : sizeof(present) * page;
 
 		if (mincore((void *)at, bytes, present) && errno == ENOMEM) {
-			return false;
+			return EFAULT;
 		}
 		at += bytes;
 	}
-	return true;
+	return 0;
+}
+
+/* Whether the kernel knows how to populate (5.14 does): it does so with a page that is right. */
+static bool populate_known(uintptr_t page)
+{
+	static _Atomic int known; /* 0 unknown, 1 yes, 2 no */
+	int answer = atomic_load(&known);
+
+	if (answer == 0) {
+		uintptr_t own = (uintptr_t)&known & ~(page - 1);
+
+		answer = madvise((void *)own, page, MADV_POPULATE_READ) == 0 ? 1 : 2;
+		atomic_store(&known, answer);
+	}
+	return answer == 1;
+}
+
+/* Brings the pages in as they will be used, where a real device would pin them: EFAULT if there is
+ * no memory or none of that kind, such as a reserved range or read-only pages. */
+static int memory_populate(const void *address, size_t length, bool write)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t at = (uintptr_t)address & ~(page - 1);
+	uintptr_t end = ((uintptr_t)address + length + page - 1) & ~(page - 1);
+
+	if (length == 0 ||
+	    madvise((void *)at, end - at, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) {
+		return 0;
+	}
+	return populate_known(page) ? EFAULT : memory_mapped(at, end, page);
 }
 
 static int access_check(unsigned int access)
@@ -146,8 +179,8 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size
 	if (code == 0 && nic->dead) {
 		code = EIO;
 	}
-	if (code == 0 && !memory_mapped(addr, length)) {
-		code = EFAULT;
+	if (code == 0) {
+		code = memory_populate(addr, length, access & IBV_ACCESS_LOCAL_WRITE);
 	}
 	if (code == 0) {
 		mr = calloc(1, sizeof(*mr));
@@ -214,7 +247,7 @@ VERBS_EXPORT int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, 
 	if ((flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || !flags ||
 	    ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != ibv->context)) ||
 	    ((flags & IBV_REREG_MR_CHANGE_ACCESS) && access_check((unsigned int)access)) ||
-	    (translation && !memory_mapped(addr, length))) {
+	    (translation && memory_populate(addr, length, mr->access & IBV_ACCESS_LOCAL_WRITE))) {
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;
 	}

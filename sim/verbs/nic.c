@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device at work: packets to their QPs, timers, sending, events of the port. */
 #include "verbs/device.h"
+#include "wire/udp.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,15 +367,32 @@ int nic_open(struct sim_device *device, struct sim_nic **result)
 	return 0;
 }
 
-void nic_close(struct sim_nic *nic)
+void nic_abandon(struct sim_nic *nic)
 {
-	if (nic->device->host->udp) {
+	udp_wire_abandon(nic->port);
+	pthread_mutex_init(&nic->lock, NULL); /* the thread that held it is not here */
+	nic->abandoned = true;
+	nic->dead = true;
+}
+
+static void nic_stop(struct sim_nic *nic)
+{
+	struct sim_host *host = nic->device->host;
+
+	if (host->udp) {
 		nic_thread_stop(nic);
 	}
-	if (nic->device->host->attached) {
-		nic->device->host->attached(nic->device->host, nic->device->rail, NULL);
+	if (host->attached) {
+		host->attached(host, nic->device->rail, NULL);
 	}
 	nic->wire->detach(nic->port);
+}
+
+void nic_close(struct sim_nic *nic)
+{
+	if (!nic->abandoned) {
+		nic_stop(nic);
+	}
 	keys_free(&nic->keys);
 	free(nic->qps);
 	free(nic->timers.heap);

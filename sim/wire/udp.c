@@ -316,6 +316,14 @@ static void udp_detach(struct wire_port *port)
 	free(port);
 }
 
+void udp_wire_abandon(struct wire_port *port)
+{
+	close(port->fd);
+	close(port->private_fd);
+	close(port->wake_fd);
+	port->fd = port->private_fd = port->wake_fd = -1;
+}
+
 static void udp_query(const struct wire_port *port, struct wire_state *state)
 {
 	const struct fabric_shared *shared = port->wire->fabric->shared;

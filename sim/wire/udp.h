@@ -27,6 +27,9 @@ void udp_wire_close(struct udp_wire *wire);
 /* Gives the slot back at the end of the process, while threads may still run. */
 void udp_wire_leave(struct udp_wire *wire);
 
+/* In a child made by fork(): closes the parent's sockets, which nobody there will read. */
+void udp_wire_abandon(struct wire_port *port);
+
 struct fabric *udp_wire_fabric(struct udp_wire *wire);
 uint32_t udp_wire_host(const struct udp_wire *wire);
 

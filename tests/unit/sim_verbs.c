@@ -86,6 +86,13 @@ static void test_memory_regions(void **state)
 	assert_int_equal(errno, EFAULT);
 	assert_null(ibv_reg_dmabuf_mr(pd, 0, 100, 0, 0, 0));
 	assert_int_equal(errno, EOPNOTSUPP);
+	mprotect(gap, 4096, PROT_READ);
+	assert_null(ibv_reg_mr(pd, gap, 4096, IBV_ACCESS_LOCAL_WRITE));
+	assert_int_equal(errno, EFAULT);
+	mprotect(gap, 4096, PROT_NONE);
+	assert_null(ibv_reg_mr(pd, gap, 4096, 0));
+	assert_int_equal(errno, EFAULT);
+	mprotect(gap, 4096, PROT_READ | PROT_WRITE);
 	mr = ibv_reg_mr(pd, gap, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
 	assert_non_null(mr);
 	assert_int_equal(ibv_dealloc_pd(pd), EBUSY);
