@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/memory.h"
 
+#include "wire/event_queue.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LATENCY_DEFAULT 2000u
 #define MTU_DEFAULT     4096u
-#define HEAP_FIRST      256u
 #define SOURCE_PORT     49152u
 
 struct wire_port {
@@ -31,23 +32,12 @@ struct flight {
 	uint8_t bytes[RC_PACKET_BYTES_MAX];
 };
 
-/* An arrival (flight) or a call. */
-struct event {
-	uint64_t when;
-	uint64_t order; /* ties; also the id of a call */
-	struct flight *flight;
-	memory_wire_call_fn call; /* NULL: cancelled, if there is no flight either */
-	void *context;
-};
-
 struct memory_wire {
 	struct memory_wire_options options;
 	uint64_t now;
-	uint64_t order;
 	struct wire_random random;
 	struct wire_port *ports;
-	struct event *heap;
-	size_t events, room;
+	struct event_queue queue;
 	struct flight *unused;
 	memory_wire_filter_fn filter;
 	void *filter_context;
@@ -55,55 +45,6 @@ struct memory_wire {
 	void *trace_context;
 	struct memory_wire_counters counters;
 };
-
-/* ---- the queue of events: a binary heap by time, then by order of asking ---- */
-
-static bool before(const struct event *a, const struct event *b)
-{
-	return a->when != b->when ? a->when < b->when : a->order < b->order;
-}
-
-static int push(struct memory_wire *wire, struct event event)
-{
-	size_t at = wire->events;
-
-	if (at == wire->room) {
-		size_t room = wire->room ? wire->room * 2 : HEAP_FIRST;
-		struct event *heap = realloc(wire->heap, room * sizeof(*heap));
-
-		if (!heap) {
-			return -ENOMEM;
-		}
-		wire->heap = heap;
-		wire->room = room;
-	}
-	wire->events++;
-	event.order = ++wire->order;
-	while (at && before(&event, &wire->heap[(at - 1) / 2])) {
-		wire->heap[at] = wire->heap[(at - 1) / 2];
-		at = (at - 1) / 2;
-	}
-	wire->heap[at] = event;
-	return 0;
-}
-
-static struct event pop(struct memory_wire *wire)
-{
-	struct event *heap = wire->heap;
-	struct event first = heap[0], last = heap[--wire->events];
-	size_t at = 0, child;
-
-	while ((child = 2 * at + 1) < wire->events) {
-		child += child + 1 < wire->events && before(&heap[child + 1], &heap[child]);
-		if (!before(&heap[child], &last)) {
-			break;
-		}
-		heap[at] = heap[child];
-		at = child;
-	}
-	heap[at] = last;
-	return first;
-}
 
 /* ---- packets on their way ---- */
 
@@ -163,7 +104,7 @@ static bool corrupt(struct memory_wire *wire, struct flight *flight, uint32_t bi
 /* Takes the flight, also when it fails. */
 static int enqueue(struct memory_wire *wire, struct flight *flight, uint64_t when)
 {
-	int rc = push(wire, (struct event){.when = when, .flight = flight});
+	int rc = event_queue_push(&wire->queue, (struct event){.when = when, .flight = flight});
 
 	if (rc) {
 		flight_free(wire, flight);
@@ -408,8 +349,8 @@ void memory_wire_destroy(struct memory_wire *wire)
 	while (wire->ports) {
 		detach(wire->ports);
 	}
-	for (size_t i = 0; i < wire->events; i++) {
-		free(wire->heap[i].flight);
+	while (event_queue_first(&wire->queue)) {
+		free(event_queue_pop(&wire->queue).flight);
 	}
 	while (wire->unused) {
 		struct flight *flight = wire->unused;
@@ -417,7 +358,7 @@ void memory_wire_destroy(struct memory_wire *wire)
 		wire->unused = flight->next;
 		free(flight);
 	}
-	free(wire->heap);
+	event_queue_free(&wire->queue);
 	free(wire);
 }
 
@@ -448,14 +389,22 @@ static struct wire_port *first_deadline(const struct memory_wire *wire, uint64_t
 	return first;
 }
 
+/* Does the next event bring a packet to `port` at the present instant? */
+static bool more_arrives(const struct memory_wire *wire, const struct wire_port *port)
+{
+	const struct event *first = event_queue_first(&wire->queue);
+
+	return first && first->when <= wire->now && first->flight &&
+	       !memcmp(first->flight->destination_gid, port->gid, sizeof(port->gid));
+}
+
 /* Packets that reach one port at one instant are one batch, as they would be for a NIC. */
 static void deliver_batch(struct memory_wire *wire, struct flight *flight)
 {
 	struct wire_port *port = arrive(wire, flight);
 
-	while (port && wire->events && wire->heap[0].when <= wire->now && wire->heap[0].flight &&
-	       !memcmp(wire->heap[0].flight->destination_gid, port->gid, sizeof(port->gid))) {
-		arrive(wire, pop(wire).flight);
+	while (port && more_arrives(wire, port)) {
+		arrive(wire, event_queue_pop(&wire->queue).flight);
 	}
 	if (port) {
 		port->sink->run(port->context, wire->now);
@@ -466,8 +415,10 @@ bool memory_wire_step(struct memory_wire *wire, uint64_t until)
 {
 	uint64_t deadline, next;
 	struct wire_port *port = first_deadline(wire, &deadline);
+	const struct event *first = event_queue_first(&wire->queue);
+	bool is_event = first && first->when <= deadline;
 
-	next = wire->events && wire->heap[0].when <= deadline ? wire->heap[0].when : deadline;
+	next = is_event ? first->when : deadline;
 	if (next == RC_NO_DEADLINE || next > until) {
 		if (until != RC_NO_DEADLINE && until > wire->now) {
 			wire->now = until;
@@ -477,8 +428,8 @@ bool memory_wire_step(struct memory_wire *wire, uint64_t until)
 	if (next > wire->now) {
 		wire->now = next;
 	}
-	if (wire->events && wire->heap[0].when <= deadline) {
-		struct event event = pop(wire);
+	if (is_event) {
+		struct event event = event_queue_pop(&wire->queue);
 
 		if (event.flight) {
 			deliver_batch(wire, event.flight);
@@ -499,25 +450,20 @@ void memory_wire_kick(struct wire_port *port)
 int memory_wire_at(struct memory_wire *wire, uint64_t when, memory_wire_call_fn call, void *context,
 		   uint64_t *id)
 {
-	int rc = push(wire, (struct event){.when = when > wire->now ? when : wire->now,
-					   .call = call,
-					   .context = context});
+	int rc = event_queue_push(&wire->queue,
+				  (struct event){.when = when > wire->now ? when : wire->now,
+						 .call = call,
+						 .context = context});
 
 	if (!rc && id) {
-		*id = wire->order;
+		*id = wire->queue.order;
 	}
 	return rc;
 }
 
 bool memory_wire_cancel(struct memory_wire *wire, uint64_t id)
 {
-	for (size_t i = 0; i < wire->events; i++) {
-		if (wire->heap[i].order == id && wire->heap[i].call) {
-			wire->heap[i].call = NULL;
-			return true;
-		}
-	}
-	return false;
+	return event_queue_cancel(&wire->queue, id);
 }
 
 void memory_wire_set_fault(struct wire_port *port, enum memory_wire_way way,
