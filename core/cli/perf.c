@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "conn/conn.h"
 #include "output.h"
+#include "perf_netns.h"
 #include "perf_result.h"
 #include "perf_supervise.h"
 #include "perf_verify.h"
@@ -57,7 +58,7 @@ static int open_fabric(struct run *run)
 			options->fabric, hosts);
 		return -EINVAL;
 	}
-	for (int i = 0; i < options->fault_count; i++) {
+	for (int i = 0; i < options->fault_count && options->fault_command == NULL; i++) {
 		const struct perf_fault *fault = &options->faults[i];
 
 		if (fabric_check_fault(run->fabric, fault->ports,
@@ -73,6 +74,29 @@ static int open_fabric(struct run *run)
 				SB_SIM_LIBDIR);
 	}
 	options->verbs = run->simulated;
+	return 0;
+}
+
+static int find_namespaces(struct perf_options *options)
+{
+	char error[PERF_TEXT_BYTES];
+	int hosts;
+
+	if (options->netns == NULL) {
+		return 0;
+	}
+	hosts = perf_netns_hosts(options->netns, error, sizeof(error));
+	if (hosts < 0) {
+		return complain("--netns %s: %s", options->netns, error);
+	}
+	if (options->hosts == 0) {
+		options->hosts = hosts;
+	}
+	if (options->hosts > hosts) {
+		fprintf(stderr, WHO ": --hosts %d: '%s' has %d\n", options->hosts, options->netns,
+			hosts);
+		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -161,6 +185,9 @@ static void print_head(const struct perf_options *options)
 	} else {
 		printf("%s", options->verbs != NULL ? options->verbs : "the system's libibverbs");
 	}
+	if (options->netns != NULL) {
+		printf(" in the namespaces %s-host0 to %d", options->netns, options->hosts - 1);
+	}
 	printf("%s%s%s\n", options->check ? ", checking every byte" : "",
 	       options->failover ? "" : ", failover off",
 	       options->force_backup ? ", starting on the backups" : "");
@@ -229,9 +256,9 @@ int cli_perf(int argc, char **argv)
 	int result = perf_options_parse(argc, argv, &run.options);
 	int status = result == -EAGAIN ? CLI_OK : CLI_USAGE;
 
-	if (result == 0 && open_fabric(&run) == 0 && fill_ranks(&run.options) == 0 &&
-	    check_library(&run.options) == 0 && check_environment() == 0 &&
-	    open_outputs(&run) == 0) {
+	if (result == 0 && find_namespaces(&run.options) == 0 && open_fabric(&run) == 0 &&
+	    fill_ranks(&run.options) == 0 && check_library(&run.options) == 0 &&
+	    check_environment() == 0 && open_outputs(&run) == 0) {
 		status = run_all(&run);
 	}
 	if (run.plot.temporary != NULL) { /* open_outputs failed half-way, or no memory */

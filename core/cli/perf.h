@@ -41,6 +41,8 @@ struct perf_fault {
 struct perf_options {
 	enum perf_op op;
 	const char *fabric, *verbs;
+	const char *netns;         /* hosts are namespaces: perf_netns.h */
+	const char *fault_command; /* sets the faults instead of the fabric: perf_faults.h */
 	int hosts, ranks_per_host, ranks;
 	uint64_t min_bytes, max_bytes, factor;
 	uint64_t sizes[PERF_SIZES_MAX];

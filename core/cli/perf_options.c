@@ -25,6 +25,7 @@ static const char help_text[] =
 	"usage: switchback perf sendrecv|all_gather|reduce_scatter|all_reduce [OPTIONS]\n"
 	"  --fabric NAME           run on this simulated fabric (switchback fabric create NAME)\n"
 	"  --verbs LIBRARY         run on this libibverbs; without both: the system's\n"
+	"  --netns NAME            hosts are network namespaces (netns/rails.sh --name NAME up)\n"
 	"  --hosts H               simulated hosts (default: all of the fabric)\n"
 	"  --ranks-per-host N      processes on each host (default: 1; 2 on a single host)\n"
 	"  --min-bytes B           smallest size, 8 (with --fault: the largest size)\n"
@@ -36,6 +37,8 @@ static const char help_text[] =
 	"  --check                 verify every byte\n"
 	"  --fault \"2s cut rail0 [down] [both]\"   any fault of `switchback fabric cut`\n"
 	"  --fault \"4s restore rail0\"             may be given many times\n"
+	"  --fault-command COMMAND sets the faults, called with the arguments of\n"
+	"                          `netns/rails.sh cut` and `restore`\n"
 	"  --force-backup          start on the backup paths\n"
 	"  --no-failover           one path only: the first error is final\n"
 	"  --timeout T             give up when nothing was delivered for so long, 90s\n"
@@ -193,21 +196,22 @@ static int check_together(struct perf_options *options, bool here)
 		fprintf(stderr, "switchback perf: --fabric and --verbs exclude each other\n");
 		return -EINVAL;
 	}
-	if (!here && options->fabric == NULL) {
+	if (!here && options->fabric == NULL && options->netns == NULL) {
 		fprintf(stderr,
 			"switchback perf: ranks from a launcher (torchrun, Open MPI, Slurm) are "
 			"not supported yet; --hosts and --ranks-per-host start all ranks here\n");
 		return -EINVAL;
 	}
-	if (options->fabric == NULL && options->hosts > 1) {
+	if (options->fabric == NULL && options->netns == NULL && options->hosts > 1) {
 		fprintf(stderr,
 			"switchback perf: --hosts %d: more than one host on one machine needs "
-			"--fabric NAME\n",
+			"--fabric NAME or --netns NAME\n",
 			options->hosts);
 		return -EINVAL;
 	}
-	if (options->fault_count > 0 && options->fabric == NULL) {
-		fprintf(stderr, "switchback perf: --fault needs --fabric NAME\n");
+	if (options->fault_count > 0 && options->fabric == NULL && options->fault_command == NULL) {
+		fprintf(stderr, "switchback perf: --fault needs --fabric NAME or --fault-command "
+				"COMMAND\n");
 		return -EINVAL;
 	}
 	if (options->iterations != 0 && options->duration_ns != 0) {
@@ -236,6 +240,8 @@ enum {
 	OPTION_DURATION,
 	OPTION_CHECK,
 	OPTION_FAULT,
+	OPTION_FAULT_COMMAND,
+	OPTION_NETNS,
 	OPTION_FORCE_BACKUP,
 	OPTION_NO_FAILOVER,
 	OPTION_TIMEOUT,
@@ -256,6 +262,8 @@ static const struct option long_options[] = {
 	{"duration", required_argument, NULL, OPTION_DURATION},
 	{"check", no_argument, NULL, OPTION_CHECK},
 	{"fault", required_argument, NULL, OPTION_FAULT},
+	{"fault-command", required_argument, NULL, OPTION_FAULT_COMMAND},
+	{"netns", required_argument, NULL, OPTION_NETNS},
 	{"force-backup", no_argument, NULL, OPTION_FORCE_BACKUP},
 	{"no-failover", no_argument, NULL, OPTION_NO_FAILOVER},
 	{"timeout", required_argument, NULL, OPTION_TIMEOUT},
@@ -309,6 +317,12 @@ static int take(int option, struct perf_options *options)
 		return 0;
 	case OPTION_VERBS:
 		options->verbs = optarg;
+		return 0;
+	case OPTION_NETNS:
+		options->netns = optarg;
+		return 0;
+	case OPTION_FAULT_COMMAND:
+		options->fault_command = optarg;
 		return 0;
 	case OPTION_CHECK:
 		options->check = true;

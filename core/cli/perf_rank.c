@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "perf_netns.h"
 #include "perf_verify.h"
 #include "util/clock.h"
 
@@ -156,15 +157,23 @@ int perf_rank_ready(struct perf_work *work)
 
 /* ---- setting up ---- */
 
-static void prepare_process(const struct perf_shared *shared, const struct perf_rank *self)
+static int prepare_process(struct perf_work *work)
 {
-	const struct perf_options *options = shared->options;
-	char number[16];
+	const struct perf_options *options = work->shared->options;
+	const struct perf_rank *self = work->self;
+	char number[16], error[PERF_TEXT_BYTES / 2];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_TIMERSLACK, 1000UL);
 	signal(SIGINT, SIG_IGN);              /* the parent ends the run in order */
 	setenv("SWITCHBACK_LOG", "error", 0); /* the parent tells what happens */
+	if (options->netns != NULL) {
+		int result = perf_netns_enter(options->netns, self->host, error, sizeof(error));
+
+		if (result < 0) {
+			return perf_rank_fail(work, result, "--netns: %s", error);
+		}
+	}
 	if (options->fabric != NULL) {
 		snprintf(number, sizeof(number), "%d", self->host);
 		setenv("SWITCHBACK_FABRIC", options->fabric, 1);
@@ -173,6 +182,7 @@ static void prepare_process(const struct perf_shared *shared, const struct perf_
 	if (options->verbs != NULL) {
 		setenv("SWITCHBACK_VERBS", options->verbs, 1);
 	}
+	return 0;
 }
 
 static int open_context(struct perf_work *work)
@@ -338,8 +348,10 @@ int perf_rank_main(struct perf_shared *shared, int rank)
 	struct perf_rank *self = work.self;
 	int result;
 
-	prepare_process(shared, self);
-	result = open_context(&work);
+	result = prepare_process(&work);
+	if (result >= 0) {
+		result = open_context(&work);
+	}
 	if (result >= 0) {
 		result = connect_ring(&work);
 	}

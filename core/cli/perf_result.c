@@ -160,6 +160,23 @@ static int rail_of(const struct perf_rank *rank, int path)
 	return path >= 0 && path < rank->path_count ? rank->path_rail[path] : -1;
 }
 
+/* From the fault on; one set by a command acted at an unknown moment of the command's run, so from
+ * the last delivery on. */
+static uint64_t blackout_start(const struct perf_shared *shared, const struct perf_rank *rank,
+			       const struct perf_fault *cut, uint64_t suspected, uint64_t failover)
+{
+	uint64_t last;
+
+	if (cut == NULL) {
+		return suspected;
+	}
+	if (shared->options->fault_command == NULL) {
+		return cut->done_ns;
+	}
+	last = sb_timeline_previous(rank->deliveries, rank->delivery_count, failover);
+	return last > cut->done_ns ? last : cut->done_ns;
+}
+
 static int add_failover(const struct perf_shared *shared, struct perf_result *result, int receiver,
 			const struct perf_event *event, const struct perf_event *suspect,
 			int left_path, uint32_t replayed)
@@ -184,7 +201,7 @@ static int add_failover(const struct perf_shared *shared, struct perf_result *re
 					   .rail = rail_of(rank, event->path),
 					   .replayed = replayed};
 	cut = find_cut(shared, receiver, failover->left_rail, suspected, event->time_ns);
-	from = cut != NULL ? cut->done_ns : suspected;
+	from = blackout_start(shared, rank, cut, suspected, event->time_ns);
 	snprintf(failover->cause, sizeof(failover->cause), "%s%s%s",
 		 suspect != NULL ? suspect->cause : event->cause, cut != NULL ? " after " : "",
 		 cut != NULL ? cut->how : "");

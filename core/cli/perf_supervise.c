@@ -2,7 +2,6 @@
 #include "perf_supervise.h"
 
 #include <errno.h>
-#include <fabric.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "perf_faults.h"
 #include "perf_watch.h"
 #include "util/clock.h"
 
@@ -26,13 +26,12 @@
 struct supervisor {
 	struct perf_shared *shared;
 	struct perf_options *options;
-	struct fabric *fabric;
 	struct perf_result *result;
 	struct perf_watch watch;
 	int signals; /* signalfd */
 	sigset_t old_mask;
 	int living;
-	int next_fault;
+	struct perf_faults faults;
 	uint64_t started_ns; /* of the processes */
 	uint64_t failed_ns;  /* first failure; 0: none */
 	uint64_t told_ns;    /* when the ranks were told to leave; 0: not yet */
@@ -225,57 +224,23 @@ static void keep_bounds(struct supervisor *supervisor, uint64_t now)
 
 /* ---- faults ---- */
 
-static uint64_t fault_time(const struct supervisor *supervisor)
-{
-	if (traffic_ns(supervisor) == 0 ||
-	    supervisor->next_fault == supervisor->options->fault_count) {
-		return SB_NEVER;
-	}
-	return traffic_ns(supervisor) + supervisor->options->faults[supervisor->next_fault].at_ns;
-}
-
 static void set_faults(struct supervisor *supervisor)
 {
-	char error[FABRIC_ERROR_SIZE] = "";
+	const struct perf_fault *fault;
+	char error[PERF_TEXT_BYTES];
+	int code = 0;
 
-	while (supervisor->living == supervisor->options->ranks &&
-	       sb_clock_ns() >= fault_time(supervisor)) {
-		struct perf_fault *fault = &supervisor->options->faults[supervisor->next_fault++];
-		int code;
-
-		fault->done_ns = sb_clock_ns();
-		code = fault->restore ? fabric_restore(supervisor->fabric, fault->ports, error)
-				      : fabric_set_fault(supervisor->fabric, fault->ports,
-							 fault->how, fault->way, error);
-		if (code < 0) {
-			fault->done_ns = 0;
-			perf_result_error(supervisor->result, CLI_USAGE, "--fault '%s': %s",
-					  fault->text, error);
-			abandon(supervisor);
-			return;
+	while (supervisor->living == supervisor->options->ranks) {
+		fault = perf_faults_set(&supervisor->faults, traffic_ns(supervisor), &code, error,
+					sizeof(error));
+		if (fault == NULL) {
+			break;
 		}
 		perf_watch_fault(&supervisor->watch, fault);
 	}
-}
-
-/* The ports that this run has cut and not restored are left as they were found. */
-static void take_faults_off(struct supervisor *supervisor)
-{
-	const struct perf_options *options = supervisor->options;
-	char error[FABRIC_ERROR_SIZE];
-
-	for (int i = 0; i < options->fault_count; i++) {
-		const struct perf_fault *fault = &options->faults[i];
-		bool restored = fault->restore || fault->done_ns == 0;
-
-		for (int k = i + 1; k < options->fault_count && !restored; k++) {
-			restored = options->faults[k].restore && options->faults[k].done_ns != 0 &&
-				   strcmp(options->faults[k].ports, fault->ports) == 0;
-		}
-		if (!restored && fabric_restore(supervisor->fabric, fault->ports, error) < 0) {
-			fprintf(stderr, "switchback perf: %s could not be restored: %s\n",
-				fault->ports, error);
-		}
+	if (code < 0) {
+		perf_result_error(supervisor->result, CLI_USAGE, "%s", error);
+		abandon(supervisor);
 	}
 }
 
@@ -285,11 +250,12 @@ static void wait_for_something(struct supervisor *supervisor)
 {
 	struct pollfd poll_fd = {.fd = supervisor->signals, .events = POLLIN};
 	uint64_t now = sb_clock_ns();
+	uint64_t due = perf_faults_due(&supervisor->faults, traffic_ns(supervisor));
 	uint64_t until = now + LOOK_NS;
 	struct timespec timeout = {0};
 
-	if (fault_time(supervisor) < until) {
-		until = fault_time(supervisor);
+	if (due < until) {
+		until = due;
 	}
 	if (until > now) {
 		timeout.tv_nsec = (long)(until - now);
@@ -338,7 +304,7 @@ void perf_supervise(struct perf_shared *shared, struct perf_options *options, st
 {
 	struct supervisor supervisor = {.shared = shared,
 					.options = options,
-					.fabric = fabric,
+					.faults = {.options = options, .fabric = fabric},
 					.result = result,
 					.started_ns = sb_clock_ns()};
 	sigset_t mask;
@@ -361,7 +327,7 @@ void perf_supervise(struct perf_shared *shared, struct perf_options *options, st
 		}
 	}
 	run(&supervisor);
-	take_faults_off(&supervisor);
+	perf_faults_take_off(&supervisor.faults);
 	finish(&supervisor);
 	perf_watch_free(&supervisor.watch);
 	close(supervisor.signals);

@@ -55,6 +55,13 @@ uint64_t sb_timeline_next(const uint64_t *deliveries, size_t count, uint64_t tim
 	return index < count ? deliveries[index] : 0;
 }
 
+uint64_t sb_timeline_previous(const uint64_t *deliveries, size_t count, uint64_t time_ns)
+{
+	size_t index = find(deliveries, count, time_ns);
+
+	return index > 0 ? deliveries[index - 1] : 0;
+}
+
 uint64_t sb_timeline_longest(const uint64_t *deliveries, size_t count, uint64_t from, uint64_t to)
 {
 	uint64_t longest = 0;

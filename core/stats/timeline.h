@@ -26,6 +26,9 @@ double sb_timeline_bytes(const struct sb_sample *samples, size_t count, int path
 /* The first delivery at or after `time_ns`; 0 if there was none. */
 uint64_t sb_timeline_next(const uint64_t *deliveries, size_t count, uint64_t time_ns);
 
+/* The last delivery before `time_ns`; 0 if there was none. */
+uint64_t sb_timeline_previous(const uint64_t *deliveries, size_t count, uint64_t time_ns);
+
 /* The longest time without a delivery within [from, to], the ends of the span included. */
 uint64_t sb_timeline_longest(const uint64_t *deliveries, size_t count, uint64_t from, uint64_t to);
 

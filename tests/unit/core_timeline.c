@@ -32,6 +32,10 @@ static void deliveries_are_found(void **state)
 	assert_int_equal(sb_timeline_next(deliveries, 4, 21), 50);
 	assert_int_equal(sb_timeline_next(deliveries, 4, 61), 0);
 	assert_int_equal(sb_timeline_next(deliveries, 0, 0), 0);
+	assert_int_equal(sb_timeline_previous(deliveries, 4, 10), 0);
+	assert_int_equal(sb_timeline_previous(deliveries, 4, 20), 10);
+	assert_int_equal(sb_timeline_previous(deliveries, 4, 100), 60);
+	assert_int_equal(sb_timeline_previous(deliveries, 0, 100), 0);
 }
 
 static void longest_silence_counts_the_ends(void **state)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What the tests in namespaces share; sourced, with the build folder as $1 and, where a test runs on
+# both, the kind of device as $2. A set of rails of its own, taken away at the end.
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
+# shellcheck disable=SC2034 # used by the tests
+build=$(cd "$1" && pwd)
+device=${2:-sim}
+export SWITCHBACK=$build/switchback
+name=t$((BASHPID % 1000000))
+work=$(mktemp -d)
+
+skip() {
+	echo "skipped: $*"
+	exit 77
+}
+
+fail() {
+	echo "FAILED: $*" >&2
+	exit 1
+}
+
+rails() { "$top/netns/rails.sh" --name "$name" "$@"; }
+
+clean_up() {
+	local jobs
+	jobs=$(jobs -p)
+	# shellcheck disable=SC2086 # a list
+	[ -z "$jobs" ] || kill $jobs 2>/dev/null
+	rails down >/dev/null 2>&1
+	rm -rf "$work"
+}
+trap clean_up EXIT
+
+[ "$(id -u)" = 0 ] || skip "namespaces need root"
+command -v ip >/dev/null || skip "no ip here (package iproute2)"
+unshare -n true 2>/dev/null || skip "this system forbids network namespaces"
+
+# Until the command succeeds, at most $1 seconds.
+wait_until() {
+	local end=$((SECONDS + $1))
+	until "${@:2}"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+
+# The device of a host's rail, as verbs programs name it.
+verbs_device() {
+	if [ "$device" = sim ]; then
+		echo "sbr$2"
+	else
+		echo "${name}h$1r$2"
+	fi
+}
+
+# The index of the GID with the IPv4 address of the port.
+gid_index() {
+	if [ "$device" = sim ]; then
+		echo 1
+		return
+	fi
+	local gid index
+	printf -v gid '0000:0000:0000:0000:0000:ffff:c612:%02x%02x' "$2" $(($1 + 1))
+	for index in /sys/class/infiniband/"$(verbs_device "$1" "$2")"/ports/1/gids/*; do
+		if [ "$(cat "$index" 2>/dev/null)" = "$gid" ]; then
+			basename "$index"
+			return
+		fi
+	done
+	fail "host$1.rail$2 has no GID of its address"
+}
