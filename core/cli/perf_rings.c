@@ -250,7 +250,7 @@ static int run_size(struct rings *rings, int size)
 	struct perf_work *work = rings->work;
 	uint64_t start_ns, operations = 0;
 	int result = perf_rank_barrier(work);
-	struct pair *pair = &rings->pairs[0];
+	struct pair *pair;
 
 	set_size(rings, work->shared->options->sizes[size]);
 	begin_chores(rings, &rings->pairs[0], rings->operation);

@@ -21,8 +21,6 @@ static void nothing(const struct status_format *format)
 	(void)format;
 }
 
-/* ---- text ---- */
-
 static void text_connection(const struct sb_connection_info *info)
 {
 	printf("  connection %016" PRIx64 " %s %s, epoch %u, %u failovers, %u failbacks, %" PRIu64
@@ -72,69 +70,3 @@ static int text_context(void *context, const struct sb_counters *counters)
 }
 
 const struct status_format status_text = {nothing, text_context, nothing};
-
-/* ---- Prometheus text exposition ---- */
-
-/*
- * One metric after the other would need all contexts twice; instead each sample stands alone, which
- * the format allows, and the types are declared once at the beginning.
- */
-static void prometheus_begin(const struct status_format *format)
-{
-	(void)format;
-	printf("# TYPE switchback_port_active gauge\n"
-	       "# TYPE switchback_events_total counter\n"
-	       "# TYPE switchback_connection_epoch gauge\n"
-	       "# TYPE switchback_connection_failovers_total counter\n"
-	       "# TYPE switchback_connection_failbacks_total counter\n"
-	       "# TYPE switchback_connection_replayed_total counter\n"
-	       "# TYPE switchback_path_up gauge\n"
-	       "# TYPE switchback_path_bytes_total counter\n"
-	       "# TYPE switchback_path_messages_total counter\n");
-}
-
-static void prometheus_connection(int pid, const struct sb_connection_info *info)
-{
-	char labels[160];
-
-	snprintf(labels, sizeof(labels), "pid=\"%d\",connection=\"%016" PRIx64 "\",end=\"%s\"", pid,
-		 info->id, info->is_sender ? "sender" : "receiver");
-	printf("switchback_connection_epoch{%s} %u\n", labels, info->epoch);
-	printf("switchback_connection_failovers_total{%s} %u\n", labels, info->failovers);
-	printf("switchback_connection_failbacks_total{%s} %u\n", labels, info->failbacks);
-	printf("switchback_connection_replayed_total{%s} %" PRIu64 "\n", labels, info->replayed);
-	for (int i = 0; i < info->paths && i < SB_PATHS_MAX; i++) {
-		const struct sb_path_info *path = &info->path[i];
-
-		printf("switchback_path_up{%s,path=\"%d\",rail=\"%d\"} %d\n", labels, i, path->rail,
-		       path->state == SB_PATH_UP);
-		printf("switchback_path_bytes_total{%s,path=\"%d\",rail=\"%d\"} %" PRIu64 "\n",
-		       labels, i, path->rail, path->bytes);
-		printf("switchback_path_messages_total{%s,path=\"%d\",rail=\"%d\"} %" PRIu64 "\n",
-		       labels, i, path->rail, path->messages);
-	}
-}
-
-static int prometheus_context(void *context, const struct sb_counters *counters)
-{
-	const struct sb_counters_header *header = &counters->header;
-
-	(void)context;
-	for (uint32_t i = 0; i < header->port_count; i++) {
-		const struct sb_counters_port *port = &counters->ports[i];
-
-		printf("switchback_port_active{pid=\"%d\",device=\"%s\",port=\"%d\",rail=\"%d\"} "
-		       "%d\n",
-		       header->pid, port->name, port->port_number, port->rail, port->active);
-	}
-	for (int i = 0; i < SB_EVENT_KINDS; i++) {
-		printf("switchback_events_total{pid=\"%d\",event=\"%s\"} %" PRIu64 "\n",
-		       header->pid, sb_event_name((enum sb_event_kind)i), header->events[i]);
-	}
-	for (uint32_t i = 0; i < header->connection_count; i++) {
-		prometheus_connection(header->pid, &counters->connections[i]);
-	}
-	return 0;
-}
-
-const struct status_format status_prometheus = {prometheus_begin, prometheus_context, nothing};

@@ -122,7 +122,7 @@ static int visit_file(const char *name, sb_counters_fn fn, void *context)
 	}
 	result = read_file(fd, &bytes);
 	close(fd);
-	if (result < 0) {
+	if (result < 0 || bytes == NULL) {
 		sb_warn("%s: %s", name,
 			result == -EPROTO ? "not the counters of this version of switchback"
 					  : strerror(-result));
