@@ -181,7 +181,8 @@ static int collect_all(struct sb_reach_table *table)
 	return result;
 }
 
-/* NIC `n` through GPU `peer`, for every GPU that has NVLink to it and gains by it. */
+/* NIC `n` through GPU `peer`, for every GPU that has NVLink to it (so is on its host) and gains by
+ * it. */
 static int detour_net(struct work *work, int n, int peer)
 {
 	const struct sb_graph *graph = work->graph;
@@ -199,7 +200,7 @@ static int detour_net(struct work *work, int n, int peer)
 		const struct sb_route *link = &work->paths[gpu->number];
 		struct sb_reach *own = &table->to_net[(size_t)g * (size_t)table->nets + (size_t)n];
 
-		if (g == peer || gpu->system != relay->system || link->type > SB_ROUTE_NVL ||
+		if (g == peer || link->type > SB_ROUTE_NVL ||
 		    (served.bw <= own->bw && own->type <= SB_ROUTE_PXN)) {
 			continue;
 		}

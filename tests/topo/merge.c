@@ -63,6 +63,31 @@ static void ports_are_merged_by_level(void **state)
 	assert_merged(six_ports, SB_ROUTE_PHB, NULL, "a+b+c+d+e=62.5 f=12.5");
 }
 
+static void a_merged_port_is_as_wide_as_its_parts(void **state)
+{
+	struct sb_merge_policy policy = {.level = SB_ROUTE_PXB};
+	struct sb_xml *xml = parse(six_ports);
+	struct sb_notes notes = {0};
+	struct sb_xml_node *net;
+
+	(void)state;
+	assert_int_equal(sb_xml_merge(xml, &policy, &notes), 0);
+	/* Three ports of eight lanes, at the switch that all of them have in common. */
+	net = sb_xml_find_with(xml->root, "net", "name", "c+d+e");
+	assert_string_equal(sb_xml_get(net->parent->parent, "link_width"), "24");
+	assert_string_equal(sb_xml_get(net->parent->parent, "busid"), "0000:12:00.1");
+	assert_string_equal(sb_xml_get(net->parent->parent->parent, "busid"), "0000:10:00.0");
+	assert_string_equal(sb_xml_get(net, "speed"), "300000");
+	assert_string_equal(sb_xml_get(net, "dev"), "7");
+	/* The two ports of one card stay on the card. */
+	net = sb_xml_find_with(xml->root, "net", "name", "a+b");
+	assert_string_equal(sb_xml_get(net->parent->parent, "busid"), "0000:01:00.0");
+	net = sb_xml_find_with(xml->root, "net", "name", "a");
+	assert_string_equal(sb_xml_get(net, "net"), "0");
+	sb_notes_free(&notes);
+	sb_xml_free(xml);
+}
+
 static void forced_groups_come_first(void **state)
 {
 	(void)state;
@@ -148,6 +173,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(ports_are_merged_by_level),
+		TEST(a_merged_port_is_as_wide_as_its_parts),
 		TEST(forced_groups_come_first),
 		TEST(refused_groups_are_named_with_the_reason),
 		TEST(a_refused_pair_does_not_stop_the_others),

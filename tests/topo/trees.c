@@ -82,7 +82,8 @@ static void hosts_and_doubles_are_not_fused_away(void **state)
 		"<cpu host_hash='0x1' numaid='0' arch='arm64'>" SWITCH("0000:01:00.0", "")
 			SWITCH("0000:01:00.0", "") "</cpu>";
 	static const char other[] = "<cpu host_hash='0x2' numaid='0' arch='arm64'/>";
-	struct sb_xml *trees[] = {parse(twice), parse(twice), parse(other), parse(twice)};
+	static const char none[] = "<cpu host_hash='0x1' numaid='0' arch='arm64'/>";
+	struct sb_xml *trees[] = {parse(none), parse(twice), parse(other), parse(twice)};
 	struct sb_xml *fused;
 
 	(void)state;
@@ -93,6 +94,37 @@ static void hosts_and_doubles_are_not_fused_away(void **state)
 	for (int i = 0; i < 4; i++) {
 		sb_xml_free(trees[i]);
 	}
+}
+
+static void order_does_not_depend_on_who_found_what_first(void **state)
+{
+	static const char *const expected[] = {"0x2 0", "0x2 1", "0x2 3", "0x1 0", "0x1 2"};
+	struct sb_xml *xml =
+		parse("<cpu host_hash='0x2' numaid='3'/><cpu host_hash='0x1' numaid='2'/>"
+		      "<cpu host_hash='0x2' numaid='0'/><cpu host_hash='0x1' numaid='0'/>"
+		      "<cpu host_hash='0x2' numaid='1'>"
+		      "<pci busid='0000:20:00.0'/><pci busid='0000:03:00.0'/>"
+		      "<pci busid='0000:03:00.0' first='no'/>"
+		      "<nic><net dev='11' name='b'/><net dev='2' name='a'/></nic></cpu>");
+	struct sb_xml_node *cpu;
+
+	(void)state;
+	sb_xml_sort(xml);
+	for (int i = 0; i < 5; i++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "%s %s",
+			 sb_xml_get(xml->root->children[i], "host_hash"),
+			 sb_xml_get(xml->root->children[i], "numaid"));
+		assert_string_equal(text, expected[i]);
+	}
+	cpu = xml->root->children[1];
+	assert_string_equal(sb_xml_get(cpu->children[0], "busid"), "0000:03:00.0");
+	assert_null(sb_xml_get(cpu->children[0], "first"));
+	assert_string_equal(sb_xml_get(cpu->children[1], "first"), "no");
+	assert_string_equal(sb_xml_get(cpu->children[2], "busid"), "0000:20:00.0");
+	assert_string_equal(sb_xml_get(cpu->children[3]->children[0], "name"), "a");
+	sb_xml_free(xml);
 }
 
 /* ---- completing ---- */
@@ -519,6 +551,7 @@ int main(void)
 		TEST(branches_without_a_kept_leaf_go),
 		TEST(trees_are_fused_by_key),
 		TEST(hosts_and_doubles_are_not_fused_away),
+		TEST(order_does_not_depend_on_who_found_what_first),
 		TEST(what_a_file_leaves_out_is_made_up_with_a_warning),
 		TEST(a_file_that_lists_some_is_left_alone),
 		TEST(a_file_is_completed_from_the_machine),

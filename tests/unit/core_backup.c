@@ -199,17 +199,19 @@ static void distance_orders_the_rest(void **state)
 static void among_equals_another_rail_comes_first(void **state)
 {
 	struct sb_backup_port ports[] = {PORT("a", 1, NULL, -1), PORT("b", 1, NULL, -1),
-					 PORT("c", 1, NULL, -1)};
+					 PORT("c", 1, NULL, -1), PORT("d", 1, NULL, -1),
+					 PORT("e", 1, NULL, -1)};
 	struct sb_backup_choice choices[COUNT(ports)];
 	int nearest[] = {0};
 	struct sb_backup_gpus gpus = {nearest, 1};
 
 	(void)state;
-	ports[0].rail = ports[1].rail = 0;
-	ports[2].rail = 1;
-	assert_int_equal(sb_backup_choose(ports, 3, &gpus, NULL, choices), 0);
-	ASSERT_ORDER(&choices[0], 2, 1);
-	sb_backup_free(choices, 3);
+	ports[0].rail = ports[1].rail = ports[3].rail = 0;
+	ports[2].rail = ports[4].rail = 1;
+	assert_int_equal(sb_backup_choose(ports, 5, &gpus, NULL, choices), 0);
+	ASSERT_ORDER(&choices[0], 2, 4, 1, 3);
+	ASSERT_ORDER(&choices[4], 0, 1, 3, 2);
+	sb_backup_free(choices, 5);
 }
 
 static void one_physical_port_is_no_backup_of_itself(void **state)
