@@ -32,6 +32,13 @@ void plugin_log(enum nccl_log_level level, const char *format, ...)
 /* 0 or -errno of libswitchback. */
 enum nccl_result plugin_result(int status);
 
+/* ---- incident.c: what an operator should hear although the job goes on ---- */
+
+/* Before the first event; takes the ports' names. */
+void plugin_incident_ports(struct sb_context *context);
+/* sb_event_fn */
+void plugin_incident(void *context, const struct sb_event *event);
+
 /* ---- process.c: the context of libswitchback and who uses it ---- */
 
 /* `context` (may be NULL) becomes the communicator's own, for plugin_finalize(). `config` may be

@@ -45,6 +45,7 @@ static int open_context(void)
 	struct sb_options options;
 	int status = sb_options_init(&options);
 
+	options.event = plugin_incident;
 	if (status == 0) {
 		status = sb_context_open(&options, &process.context);
 	}
@@ -52,6 +53,7 @@ static int open_context(void)
 		process.context = NULL;
 		return status;
 	}
+	plugin_incident_ports(process.context);
 	status = plugin_devices_fill(process.context);
 	if (status != 0) {
 		sb_context_close(process.context);

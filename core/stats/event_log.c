@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,16 +62,25 @@ static void escape(const char *text, char *out, size_t room)
 	out[used] = '\0';
 }
 
+/* The steps between a fault and its outcome, and those of every connect: many, and only of use to
+ * who follows the protocol. */
+static bool is_step(enum sb_event_kind kind)
+{
+	return kind == SB_EVENT_FENCED || kind == SB_EVENT_SYNC || kind == SB_EVENT_REPLAY ||
+	       kind == SB_EVENT_REBUILD || kind == SB_EVENT_PROVEN;
+}
+
 void sb_event_log_write(int fd, const struct sb_event *event)
 {
 	char cause[256];
 	char line[640];
 	int length;
 
-	sb_info("connection %016" PRIx64 " %s: %s, path %d, incarnation %u, epoch %u, count %u: %s",
-		event->connection, event->is_sender ? "sender" : "receiver",
-		sb_event_name(event->kind), event->path, event->incarnation, event->epoch,
-		event->count, event->cause != NULL ? event->cause : "");
+	sb_log(is_step(event->kind) ? SB_LOG_DEBUG : SB_LOG_INFO,
+	       "connection %016" PRIx64 " %s: %s, path %d, incarnation %u, epoch %u, count %u: %s",
+	       event->connection, event->is_sender ? "sender" : "receiver",
+	       sb_event_name(event->kind), event->path, event->incarnation, event->epoch,
+	       event->count, event->cause != NULL ? event->cause : "");
 	if (fd < 0) {
 		return;
 	}
