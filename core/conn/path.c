@@ -209,6 +209,10 @@ void sb_path_stop(struct sb_connection *connection, struct sb_path *path)
 		path->send_drained = path->recv_drained = true;
 		return;
 	}
+	if (SB_MUTANT(SHARED_CTS_RING) && connection->is_sender && connection->failed == 0) {
+		path->send_drained = path->recv_drained = true;
+		return;
+	}
 	path->refused = sb_qp_error(path->qp) != 0;
 }
 

@@ -272,7 +272,8 @@ void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint
 		     !slot->used || slot->received || slot->request.seq != record->seq;
 
 	if (SB_MUTANT(NO_SEQ_CHECK)) {
-		stale = !slot->used || slot->received || record->count != slot->count;
+		slot = slot_of(connection, connection->resume);
+		stale = connection->resume == connection->posted || record->count != slot->count;
 	} else if (SB_MUTANT(OLD_EPOCH_REFUSED)) {
 		stale |= record->epoch < connection->epoch;
 	}

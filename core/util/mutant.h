@@ -15,9 +15,9 @@
 	MUTANT(ROLLBACK_EVERYTHING, "everything not received is rolled back")                      \
 	MUTANT(ROLLBACK_BY_OWN_VIEW, "the sender rolls back by its own view of the paths")         \
 	MUTANT(NO_EPOCH_CHECK, "CTS of any epoch are taken")                                       \
-	MUTANT(NO_SEQ_CHECK, "records are credited by slot, whatever their seq")                   \
+	MUTANT(NO_SEQ_CHECK, "records are credited to the oldest open receive")                    \
 	MUTANT(OLD_EPOCH_REFUSED, "records of an older epoch are refused")                         \
-	MUTANT(SHARED_CTS_RING, "all paths share one CTS ring")                                    \
+	MUTANT(SHARED_CTS_RING, "one CTS ring for all paths, and no fence at the sender")          \
 	MUTANT(QP_REUSED, "QPN and PSN are used again at failback")                                \
 	MUTANT(USED_BEFORE_PROVEN, "a path is used before it is proven")                           \
 	MUTANT(FAULT_NOT_SENT, "the sender does not send FAULT")                                   \

@@ -171,6 +171,19 @@ void faults_apply(struct schedule *schedule, uint64_t now)
 	}
 }
 
+bool faults_impassable(const struct schedule *schedule, int rail, uint64_t since)
+{
+	for (int i = 0; i < schedule->fault_count; i++) {
+		const struct fault *fault = &schedule->fault[i];
+
+		if ((fault->kind == FAULT_DOWN || fault->kind == FAULT_BLACKHOLE) &&
+		    fault->rail == rail && fault->begun && !fault->ended && fault->begin < since) {
+			return true;
+		}
+	}
+	return false;
+}
+
 bool faults_false_event(const struct schedule *schedule, int host, int rail)
 {
 	for (int i = 0; i < schedule->fault_count; i++) {

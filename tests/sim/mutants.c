@@ -15,7 +15,7 @@
 
 #include "util/mutant.h"
 
-#define SECONDS_MOST 120 /* of one mutant: a schedule that spins is caught by this */
+#define SECONDS_MOST 60 /* of one schedule: one that spins is caught by this */
 
 #ifdef SB_MUTANTS
 enum sb_mutant sb_mutant_active;
@@ -55,8 +55,8 @@ static void hunt(int result, uint64_t limit)
 	static struct schedule schedule;
 	struct verdict verdict = {0};
 
-	alarm(SECONDS_MOST);
 	while (verdict.seeds < limit && verdict.failure[0] == '\0') {
+		alarm(SECONDS_MOST);
 		schedule_run(&schedule, ++verdict.seeds, false);
 		snprintf(verdict.failure, sizeof(verdict.failure), "%.150s", schedule.failure);
 	}
@@ -84,12 +84,19 @@ static bool caught(int index, uint64_t limit, struct verdict *verdict)
 		hunt(ends[1], limit);
 	}
 	close(ends[1]);
-	if (child < 0 || read(ends[0], verdict, sizeof(*verdict)) != (ssize_t)sizeof(*verdict)) {
-		snprintf(verdict->failure, sizeof(verdict->failure), "it never ended, or crashed");
+	if (child < 0) {
+		close(ends[0]);
+		return false;
+	}
+	if (read(ends[0], verdict, sizeof(*verdict)) != (ssize_t)sizeof(*verdict)) {
+		verdict->failure[0] = '\0';
 	}
 	close(ends[0]);
-	if (child > 0) {
-		waitpid(child, &status, 0);
+	waitpid(child, &status, 0);
+	if (WIFSIGNALED(status)) {
+		snprintf(verdict->failure, sizeof(verdict->failure), "%s (signal %d)",
+			 WTERMSIG(status) == SIGALRM ? "a schedule never ended" : "crashed",
+			 WTERMSIG(status));
 	}
 	return verdict->failure[0] != '\0';
 }

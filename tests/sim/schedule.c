@@ -13,7 +13,8 @@
 #define POLL_MOST     (400 * SB_US)
 #define PORTS_EVERY   (100 * SB_MS) /* as the monitor does: an event may be lost */
 #define FINISH_WITHIN (20 * SB_S)   /* after the last fault, everything has arrived */
-#define RETURN_WITHIN (130 * SB_S)  /* and traffic is on the preferred path (hold-down included) */
+#define HEARD_WITHIN  (400 * SB_MS)
+#define RETURN_WITHIN (130 * SB_S) /* and traffic is on the preferred path (hold-down included) */
 
 uint64_t schedule_now(const struct schedule *schedule)
 {
@@ -93,8 +94,18 @@ static void check_event(struct end *end, const struct sb_event *event)
 				      "link %d: path %d was blamed for another port's event",
 				      end->link, event->path);
 		}
+		if (end->is_sender && end->proven[event->path]) {
+			end->lost_at[event->path] = event->time_ns;
+			end->lost[event->path] = event->incarnation;
+		}
 		break;
 	case SB_EVENT_PROVEN:
+		if (!end->is_sender &&
+		    faults_impassable(schedule, event->port, end->rebuilt_at[event->path])) {
+			schedule_fail(schedule,
+				      "link %d: path %d is proven, but nothing can have passed",
+				      end->link, event->path);
+		}
 		end->proven[event->path] = true;
 		break;
 	case SB_EVENT_FENCED:
@@ -104,6 +115,7 @@ static void check_event(struct end *end, const struct sb_event *event)
 		}
 		break;
 	case SB_EVENT_REBUILD:
+		end->rebuilt_at[event->path] = event->time_ns;
 		if (end->fenced_at[event->path] != 0 &&
 		    event->time_ns - end->fenced_at[event->path] < schedule->settings.holddown) {
 			schedule_fail(schedule, "link %d: path %d is rebuilt within its hold-down",
@@ -270,6 +282,27 @@ static void visit(struct schedule *schedule, int index, bool sender, uint64_t no
 	*next = now + random_between(&schedule->random, 1, *gap);
 }
 
+/* The sender's word must reach the receiver soon, whatever the receiver sees itself. */
+static void check_heard(struct schedule *schedule, struct link *link, uint64_t now)
+{
+	for (int i = 0; i < SB_PATHS_MAX; i++) {
+		struct end *sender = &link->sender;
+
+		if (sender->lost_at[i] == 0) {
+			continue;
+		}
+		if (link->receiver.connection->path[i].fenced >= sender->lost[i]) {
+			sender->lost_at[i] = 0;
+		} else if (now - sender->lost_at[i] > HEARD_WITHIN) {
+			schedule_fail(
+				schedule,
+				"link %d: the sender lost path %d %llu ms ago, the receiver has "
+				"not fenced it",
+				sender->link, i, HEARD_WITHIN / SB_MS);
+		}
+	}
+}
+
 static void act(struct schedule *schedule, bool with_apps)
 {
 	uint64_t now = schedule_now(schedule);
@@ -285,6 +318,7 @@ static void act(struct schedule *schedule, bool with_apps)
 		socket_deliver(&link->receiver, now);
 		tick(&link->sender, now);
 		tick(&link->receiver, now);
+		check_heard(schedule, link, now);
 		if (with_apps) {
 			visit(schedule, i, true, now);
 			visit(schedule, i, false, now);

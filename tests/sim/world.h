@@ -118,6 +118,9 @@ uint64_t faults_due(const struct schedule *schedule);
 void faults_apply(struct schedule *schedule, uint64_t now);
 /* When the last one ended. */
 uint64_t faults_over(const struct schedule *schedule);
+/* Something that lets nothing through has been in force on this rail, at either end, all the time
+ * from `since` on. */
+bool faults_impassable(const struct schedule *schedule, int rail, uint64_t since);
 /* A false event about this port is in force. */
 bool faults_false_event(const struct schedule *schedule, int host, int rail);
 
@@ -131,6 +134,10 @@ struct end {
 	bool proven[SB_PATHS_MAX]; /* its present incarnation was up */
 	/* When the last one that was up got fenced; 0: never. */
 	uint64_t fenced_at[SB_PATHS_MAX];
+	uint64_t rebuilt_at[SB_PATHS_MAX]; /* its present incarnation was begun */
+	/* Sender: when it lost an incarnation that the receiver has not fenced yet; 0: none. */
+	uint64_t lost_at[SB_PATHS_MAX];
+	uint32_t lost[SB_PATHS_MAX];
 	struct socket_way in; /* what comes from the peer */
 	struct end *peer;
 };
