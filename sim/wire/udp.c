@@ -321,7 +321,10 @@ void udp_wire_abandon(struct wire_port *port)
 	close(port->fd);
 	close(port->private_fd);
 	close(port->wake_fd);
-	port->fd = port->private_fd = port->wake_fd = -1;
+	if (port->netdev_fd >= 0) {
+		close(port->netdev_fd);
+	}
+	port->fd = port->private_fd = port->wake_fd = port->netdev_fd = -1;
 }
 
 static void udp_query(const struct wire_port *port, struct wire_state *state)
