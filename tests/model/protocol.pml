@@ -5,7 +5,8 @@
  * modelled and what is not.
  *
  * Sizes: MESSAGES, WINDOW, FAULTS, LOSSES, all set with -D. -DSPREAD: a CTS names any live path.
- * -DCONNECT: starts with nothing built. Mutants: -DM_…, see mutants.txt.
+ * -DCONNECT: starts with nothing built. -DSEND_ACK: sends wait for the receiver's count, and a
+ * fault may also be a NIC that acknowledges what it does not write. Mutants: -DM_…, see mutants.txt.
  */
 #ifndef MESSAGES
 #define MESSAGES 3
@@ -90,9 +91,15 @@ byte head = 1;	   /* seq that waits for its CTS */
 byte transmit = 1; /* oldest POSTED seq, or head */
 byte sender_epoch;
 byte sender_new_path = NONE;
+#ifdef SEND_ACK
+byte count = 1; /* the receiver's resume as the sender knows it */
+#endif
 /* One ring per path: the CTS that lies there (0: none that matters). */
 byte ring_seq[PATHS * WINDOW];
 byte ring_epoch[PATHS * WINDOW];
+#ifdef SEND_ACK
+byte ring_resume[PATHS * WINDOW];
+#endif
 #ifdef M_SHARED_RING
 byte ring_path[WINDOW];
 #define NAMED(p) ring_path[head % WINDOW]
@@ -118,6 +125,10 @@ byte resume = 1; /* first seq not received */
 byte posted;	 /* last seq with a receive: the application posts as soon as it can */
 byte received;	 /* bit per seq: the request has completed towards the user */
 byte cts_due;	 /* bit per seq */
+#ifdef SEND_ACK
+byte told = 1;	    /* the resume that the sender was last told */
+bool lying[PATHS]; /* the NIC is dead, but still acknowledges */
+#endif
 byte content[WINDOW]; /* whose data lies in the buffer */
 
 /* ---- network ---- */
@@ -125,8 +136,8 @@ byte content[WINDOW]; /* whose data lies in the buffer */
 /* Packets in flight on a path, in order as RC keeps them; they may arrive as late as they like
  * until the receiving QP is fenced. {incarnation, DATA or RECORD, seq, epoch (trace)} */
 chan wire[PATHS] = [2 * WINDOW + 2] of { byte, bit, byte, byte };
-/* CTS in flight: {incarnation, seq, epoch} */
-chan cts[PATHS] = [2 * WINDOW] of { byte, byte, byte };
+/* CTS in flight: {incarnation, seq, epoch, resume} */
+chan cts[PATHS] = [2 * WINDOW] of { byte, byte, byte, byte };
 /* The receiver's completion queues: {seq, epoch} of records that arrived and were not polled */
 chan cq[PATHS] = [WINDOW + 1] of { byte, byte };
 byte arrived; /* bit per seq: its record is in the receiver's memory */
@@ -178,7 +189,7 @@ inline empty_wire(p)
 inline empty_cts(p)
 {
 	do
-	:: len(cts[p]) > 0 -> cts[p]?j, n, q
+	:: len(cts[p]) > 0 -> cts[p]?j, n, q, k
 	:: else -> break
 	od
 }
@@ -240,6 +251,13 @@ inline open_group(p)
 {
 	printf("sender: CTS{seq %d, epoch %d} found in ring %d\n", head, ring_epoch[p * WINDOW + head % WINDOW], p);
 	group[head].state = POSTED;
+#ifdef SEND_ACK
+	if
+	:: ring_resume[p * WINDOW + head % WINDOW] > count ->
+		count = ring_resume[p * WINDOW + head % WINDOW]
+	:: else
+	fi;
+#endif
 	/* usable_path() */
 	if
 	:: sp[NAMED(p)].phase == UP || sender_new_path == NONE -> group[head].path = NAMED(p)
@@ -250,6 +268,9 @@ inline open_group(p)
 	do
 	:: i < PATHS ->
 		ring_seq[i * WINDOW + head % WINDOW] = 0;
+#ifdef SEND_ACK
+		ring_resume[i * WINDOW + head % WINDOW] = 0;
+#endif
 		ring_epoch[i * WINDOW + head % WINDOW] = 0;
 		i++
 	:: else -> break
@@ -391,6 +412,9 @@ inline apply_sync()
 	do
 	:: i < PATHS * WINDOW ->
 		ring_seq[i] = 0;
+#ifdef SEND_ACK
+		ring_resume[i] = 0;
+#endif
 		ring_epoch[i] = 0;
 		i++
 	:: else -> break
@@ -434,12 +458,18 @@ inline take_rebuild(p, inc)
 #define RIGHT_EPOCH(p) (ring_epoch[(p) * WINDOW + head % WINDOW] == sender_epoch)
 #endif
 
+#if defined(SEND_ACK) && !defined(M_COMPLETE_ON_ACK)
+/* sb_send_acknowledged() */
+#define SAFE_NOW(s) (s < count)
+#else
+/* The completion of a record's write. */
+#define SAFE_NOW(s)                                                                                \
+	((ackable & BIT(s)) != 0 && sp[group[s].path].phase == UP &&                               \
+	 sp[group[s].path].incarnation == group[s].incarnation)
+#endif
 #define SENDER_SEQ(s)                                                                              \
-	/* The completion of a record's write. */                                                  \
 	:: d_step {                                                                                \
-		s <= MESSAGES && group[s].state == SENT && (ackable & BIT(s)) != 0 &&              \
-			sp[group[s].path].phase == UP &&                                           \
-			sp[group[s].path].incarnation == group[s].incarnation ->                   \
+		s <= MESSAGES && group[s].state == SENT && SAFE_NOW(s) ->                          \
 		complete(s); skip                                                                  \
 	}
 
@@ -576,6 +606,9 @@ inline receiver_suspect(p)
 	printf("receiver: path %d incarnation %d to ERR\n", p, rp[p].incarnation);
 	rp[p].was_up = rp[p].phase == UP;
 	rp[p].phase = DRAINING;
+#ifdef SEND_ACK
+	lying[p] = false;
+#endif
 	rp[p].proven = false;
 #if !defined(M_NO_FENCE) && !defined(M_SYNC_BEFORE_FENCE) && !defined(M_QPN_REUSED)
 	empty_wire(p);
@@ -674,6 +707,28 @@ inline set_up(p)
 	fi
 }
 
+#ifdef SEND_ACK
+/* write_count() */
+inline write_count(p)
+{
+	printf("receiver: count %d on path %d\n", resume, p);
+	told = resume;
+	if
+	:: SENDER_LIVE(p) && SAME(p) -> count = resume
+	:: else
+	fi
+}
+#define COUNT(p)                                                                                   \
+	:: d_step {                                                                                \
+		told != resume && !sync_open && !sync_due && active_path != NONE && NAMES(p) ->    \
+		write_count(p); skip                                                               \
+	}
+#define RESUME_IN_CTS resume
+#else
+#define COUNT(p)
+#define RESUME_IN_CTS 0
+#endif
+
 /* write_cts() of the oldest that is due, on the path that it names */
 inline write_cts(p)
 {
@@ -685,9 +740,14 @@ inline write_cts(p)
 	cts_due = cts_due & ~BIT(i);
 	printf("receiver: CTS{seq %d, epoch %d} on path %d incarnation %d\n", i, receiver_epoch, p, rp[p].incarnation);
 	if
-	:: SENDER_LIVE(p) && SAME(p) -> cts[p]!rp[p].incarnation, i, receiver_epoch
+	:: SENDER_LIVE(p) && SAME(p) ->
+		cts[p]!rp[p].incarnation, i, receiver_epoch, RESUME_IN_CTS
 	:: else /* the sender's QP refuses it */
-	fi
+	fi;
+#ifdef M_COUNT_IN_CTS_ONLY
+	told = resume;
+#endif
+	skip
 }
 #ifdef SPREAD
 #define NAMES(p) (rp[p].phase == UP)
@@ -752,7 +812,8 @@ inline write_cts(p)
 		cts_due != 0 && !sync_open && !sync_due && active_path != NONE && NAMES(p) &&           \
 			nfull(cts[p]) ->                                                           \
 		write_cts(p); skip                                                                 \
-	}
+	}                                                                                          \
+	COUNT(p)
 #define OFFER(p) SB_CONTROL_REBUILD[(p) * (INCARNATIONS + 1) + rp[p].incarnation]
 #ifdef M_USED_BEFORE_PROVEN
 #define AFTER_PROOF(p) set_up(p)
@@ -799,7 +860,18 @@ inline arrive(p)
 	wire[p]?j, k, n, q;
 	if
 	:: !ACCEPTS(p, j)
+#ifdef SEND_ACK
+	:: ACCEPTS(p, j) && lying[p] ->
+		printf("network: acknowledged and lost on path %d\n", p);
+		if
+		:: k == RECORD && group[n].path == p && group[n].incarnation == j ->
+			ackable = ackable | BIT(n)
+		:: else
+		fi
+	:: ACCEPTS(p, j) && !lying[p] && k == DATA ->
+#else
 	:: ACCEPTS(p, j) && k == DATA ->
+#endif
 		printf("network: data of seq %d by path %d incarnation %d\n", n, p, j);
 		NO_GHOST_WRITE((received & BIT(n)) == 0);
 		content[n % WINDOW] = n
@@ -829,7 +901,7 @@ inline arrive(p)
 /* A CTS reaches the sender's ring. Records that the sender would not look at are kept as 0. */
 inline cts_arrives(p)
 {
-	cts[p]?j, n, q;
+	cts[p]?j, n, q, k;
 	printf("network: CTS{seq %d, epoch %d} by path %d incarnation %d\n", n, q, p, j);
 	if
 	:: !(SENDER_LIVE(p) && sp[p].incarnation == j)
@@ -837,9 +909,15 @@ inline cts_arrives(p)
 #ifdef M_SHARED_RING
 		ring_path[n % WINDOW] = p;
 #endif
+#ifdef SEND_ACK
+		ring_resume[RING(p)] = k;
+#endif
 		ring_seq[RING(p)] = n;
 		ring_epoch[RING(p)] = q
 	:: else ->
+#ifdef SEND_ACK
+		ring_resume[RING(p)] = 0;
+#endif
 		ring_seq[RING(p)] = 0;
 		ring_epoch[RING(p)] = 0
 	fi
@@ -897,7 +975,21 @@ end:
 
 /* True or false suspicion, of either end, in any phase: an error completion, an event, a stall, a
  * port that went down. */
+#ifdef SEND_ACK
+#define LIE(p)                                                                                     \
+	:: d_step {                                                                                \
+		faults > 0 && rp[p].phase == UP && !lying[p] ->                                    \
+		printf("environment: path %d acknowledges and loses from now on\n", p);            \
+		faults--;                                                                          \
+		lying[p] = true                                                                    \
+	}                                                                                          \
+	/* The receiver hears of its device's death in the end. */                                 \
+	:: d_step { lying[p] -> receiver_suspect(p); skip }
+#else
+#define LIE(p)
+#endif
 #define FAULT_OF_PATH(p)                                                                           \
+	LIE(p)                                                                                     \
 	:: d_step { faults > 0 && SENDER_LIVE(p) -> faults--; sender_suspect(p); skip }        \
 	:: d_step { faults > 0 && rp[p].phase >= OFFERED -> faults--; receiver_suspect(p); skip }
 

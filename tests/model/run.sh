@@ -132,6 +132,7 @@ small)
 	holds faults safety -DMESSAGES=3 -DFAULTS=2 -DLOSSES=0
 	holds losses safety -DMESSAGES=2 -DFAULTS=2 -DLOSSES=1
 	holds connect safety -DMESSAGES=2 -DFAULTS=1 -DLOSSES=1 -DCONNECT
+	holds send_ack safety -DMESSAGES=3 -DFAULTS=1 -DLOSSES=0 -DSEND_ACK
 	holds progress liveness -DMESSAGES=2 -DFAULTS=1 -DLOSSES=1
 	;;
 large)
@@ -143,6 +144,7 @@ large)
 	holds connect safety -DMESSAGES=3 -DFAULTS=2 -DLOSSES=0 -DCONNECT
 	holds three safety -DMESSAGES=2 -DFAULTS=3 -DLOSSES=0
 	holds paths safety -DMESSAGES=2 -DFAULTS=2 -DLOSSES=0 -DPATHS=3
+	holds send_ack safety -DMESSAGES=3 -DFAULTS=2 -DLOSSES=0 -DSEND_ACK
 	holds progress liveness -DMESSAGES=3 -DFAULTS=2 -DLOSSES=0
 	holds relief liveness -DMESSAGES=2 -DFAULTS=2 -DLOSSES=1 -DSPREAD
 	;;
