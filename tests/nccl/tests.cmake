@@ -8,6 +8,11 @@ target_link_libraries(nccl_cases PRIVATE nccl_net PkgConfig::CMOCKA)
 set_target_properties(nccl_cases PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(nccl_cases nccl-net-switchback sim_verbs)
 
+add_executable(nccl_settings nccl/settings.c)
+target_link_libraries(nccl_settings PRIVATE nccl_net PkgConfig::CMOCKA)
+set_target_properties(nccl_settings PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_dependencies(nccl_settings nccl-net-switchback sim_verbs)
+
 add_executable(nccl_proxy nccl/proxy.c nccl/proxy_rank.c nccl/stream.c)
 target_link_libraries(nccl_proxy PRIVATE nccl_net Threads::Threads)
 set_target_properties(nccl_proxy PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -19,6 +24,8 @@ foreach(version RANGE 6 12)
   add_test(NAME nccl_cases_v${version} COMMAND nccl_cases ${NCCL_PLUGIN} ${NCCL_VERBS} ${version})
   set_tests_properties(nccl_cases_v${version} PROPERTIES TIMEOUT 300 LABELS nccl)
 endforeach()
+add_test(NAME nccl_settings COMMAND nccl_settings ${NCCL_PLUGIN} ${NCCL_VERBS})
+set_tests_properties(nccl_settings PROPERTIES TIMEOUT 120 LABELS nccl)
 
 # NCCL's proxy as two processes, all data verified: every version while ports go down, every kind of
 # fault through the newest one.

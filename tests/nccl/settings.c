@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The environment and the machine as users of NCCL know them: which devices there are, in which
+ * order, with which properties. Each case runs in a process of its own.
+ * Usage: settings PLUGIN VERBS_LIBRARY
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fixture.h"
+
+static const char *plugin;
+
+struct machine {
+	struct net net;
+	void *context;
+	enum nccl_result init;
+	int devices;
+};
+
+typedef void (*check_fn)(struct machine *machine);
+
+/* `environment`: "NAME=VALUE" up to NULL. */
+static void in_process(check_fn check, const char *const *environment)
+{
+	int status;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	CHECK(child >= 0, "fork");
+	if (child == 0) {
+		struct machine machine;
+
+		for (; *environment != NULL; environment++) {
+			putenv((char *)(uintptr_t)*environment);
+		}
+		net_log_verbose(getenv("CASES_VERBOSE") != NULL);
+		CHECK(net_load(plugin, 12, &machine.net) == 0, "plugin");
+		machine.init = net_init(&machine.net, NCCL_UNDEFINED, &machine.context);
+		machine.devices = -1;
+		if (machine.init == NCCL_SUCCESS) {
+			CHECK(net_devices(&machine.net, &machine.devices) == NCCL_SUCCESS,
+			      "devices");
+		}
+		check(&machine);
+		exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child, "waitpid");
+	assert_int_equal(status, 0);
+}
+
+#define WITH(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static struct nccl_properties_v12 properties_of(struct machine *machine, int device)
+{
+	struct nccl_properties_v12 properties;
+
+	CHECK(net_properties(&machine->net, device, &properties) == NCCL_SUCCESS, "device %d",
+	      device);
+	return properties;
+}
+
+static void is_named(struct machine *machine, int device, const char *name)
+{
+	CHECK(strcmp(properties_of(machine, device).name, name) == 0, "device %d is %s, not %s",
+	      device, properties_of(machine, device).name, name);
+}
+
+static void only_second(struct machine *machine)
+{
+	CHECK(machine->devices == 1, "%d devices", machine->devices);
+	is_named(machine, 0, "sbr1");
+}
+
+static void both(struct machine *machine)
+{
+	CHECK(machine->devices == 2, "%d devices", machine->devices);
+	is_named(machine, 0, "sbr0");
+	is_named(machine, 1, "sbr1");
+}
+
+static void refused_with_a_word(struct machine *machine)
+{
+	CHECK(machine->init != NCCL_SUCCESS, "init");
+	CHECK(net_warnings() > 0, "no WARN says why");
+}
+
+static void test_hca(void **state)
+{
+	(void)state;
+	in_process(both, WITH("NCCL_IB_HCA="));
+	in_process(both, WITH("NCCL_IB_HCA=sbr"));
+	in_process(both, WITH("NCCL_IB_HCA=sbr0:1,sbr1"));
+	in_process(both, WITH("NCCL_IB_HCA=^mlx5"));
+	in_process(only_second, WITH("NCCL_IB_HCA=sbr1"));
+	in_process(only_second, WITH("NCCL_IB_HCA==sbr1:1"));
+	in_process(only_second, WITH("NCCL_IB_HCA=^sbr0"));
+	in_process(only_second, WITH("NCCL_IB_HCA=^=sbr0:1"));
+	in_process(refused_with_a_word, WITH("NCCL_IB_HCA==sbr"));
+	in_process(refused_with_a_word, WITH("NCCL_IB_HCA=sbr0:2"));
+}
+
+static void has_rails(struct machine *machine)
+{
+	both(machine);
+	CHECK(properties_of(machine, 0).rail == 7 && properties_of(machine, 0).plane == -1, "%d",
+	      properties_of(machine, 0).rail);
+	CHECK(properties_of(machine, 1).rail == 4 && properties_of(machine, 1).plane == 2, "%d",
+	      properties_of(machine, 1).rail);
+}
+
+static void test_rails(void **state)
+{
+	(void)state;
+	in_process(has_rails, WITH("NCCL_IB_HCA=sbr0:1:7,sbr1::4:2"));
+}
+
+static void disabled(struct machine *machine)
+{
+	CHECK(machine->init != NCCL_SUCCESS, "init");
+	CHECK(net_warnings() == 0, "being disabled is no reason to warn");
+}
+
+static void test_refusals(void **state)
+{
+	(void)state;
+	in_process(disabled, WITH("NCCL_IB_DISABLE=1"));
+	in_process(both, WITH("NCCL_IB_DISABLE=0"));
+	in_process(refused_with_a_word, WITH("NCCL_IB_TIMEOUT=99"));
+	in_process(refused_with_a_word, WITH("NCCL_IB_ADDR_FAMILY=AF_UNIX"));
+	in_process(refused_with_a_word, WITH("SWITCHBACK_STALL_MS=soon"));
+	in_process(refused_with_a_word, WITH("SWITCHBACK_BACKUP=sbr0:mlx5_9"));
+	in_process(refused_with_a_word, WITH("SWITCHBACK_VERBS=/nonexistent/libibverbs.so.1"));
+	in_process(refused_with_a_word, WITH("SWITCHBACK_FAILOVER=perhaps"));
+}
+
+static void only_first(struct machine *machine)
+{
+	CHECK(machine->devices == 1, "%d devices", machine->devices);
+	is_named(machine, 0, "sbr0");
+}
+
+/* A port that is down when the job starts is no device, as with NCCL. */
+static void test_port_down(void **state)
+{
+	(void)state;
+	fixture_fault("host0.rail1", "down", NULL);
+	in_process(only_first, WITH("NCCL_IB_HCA="));
+	fixture_restore("host0.rail1");
+	in_process(both, WITH("NCCL_IB_HCA="));
+}
+
+/* ---- data with settings that change how it travels ---- */
+
+static void carries_data(struct machine *machine, int device)
+{
+	const size_t bytes = 300001;
+	uint8_t *out = malloc(bytes), *in = malloc(bytes);
+	void *out_memory, *in_memory, *receive = NULL, *send = NULL, *data = in;
+	size_t room = bytes;
+	struct ends ends;
+	int tag = 0, size;
+
+	CHECK(out != NULL && in != NULL, "memory");
+	ends_open(&machine->net, machine->context, device, &ends);
+	CHECK(net_register(&machine->net, ends.send, out, bytes, NCCL_PTR_HOST, &out_memory) == 0,
+	      "regMr");
+	CHECK(net_register(&machine->net, ends.recv, in, bytes, NCCL_PTR_HOST, &in_memory) == 0,
+	      "regMr");
+	for (uint64_t number = 0; number < 20; number++) {
+		pattern_fill(out, bytes, number);
+		CHECK(net_irecv(&machine->net, ends.recv, 1, &data, &room, &tag, &in_memory, false,
+				&receive) == NCCL_SUCCESS &&
+			      receive != NULL,
+		      "irecv");
+		for (send = NULL; send == NULL;) {
+			CHECK(net_isend(&machine->net, ends.send, out, bytes, tag, out_memory,
+					&send) == NCCL_SUCCESS,
+			      "isend");
+		}
+		finish(&machine->net, send, NULL);
+		finish(&machine->net, receive, &size);
+		CHECK((size_t)size == bytes && pattern_check(in, bytes, number) == bytes, "data");
+	}
+	CHECK(net_deregister(&machine->net, ends.send, out_memory) == 0, "deregMr");
+	CHECK(net_deregister(&machine->net, ends.recv, in_memory) == 0, "deregMr");
+	ends_close(&machine->net, &ends);
+	free(in);
+	free(out);
+}
+
+static void first_carries_data(struct machine *machine)
+{
+	both(machine);
+	carries_data(machine, 0);
+}
+
+static void classes(struct machine *machine)
+{
+	_Alignas(8) uint8_t handle[NCCL_HANDLE_BYTES];
+	void *context, *listener, *comm;
+
+	carries_data(machine, 0);
+	CHECK(net_init(&machine->net, 96, &context) == NCCL_SUCCESS, "init");
+	machine->context = context;
+	carries_data(machine, 1);
+	CHECK(net_init(&machine->net, 300, &context) == NCCL_SUCCESS, "init");
+	CHECK(net_listen(&machine->net, context, 0, handle, &listener) == NCCL_SUCCESS, "listen");
+	CHECK(net_connect(&machine->net, context, 0, handle, &comm) == NCCL_INVALID_ARGUMENT,
+	      "traffic class 300 was taken");
+	CHECK(comm == NULL, "comm");
+}
+
+static void no_merging(struct machine *machine)
+{
+	const int members[2] = {0, 1};
+	int device;
+
+	CHECK(net_make_virtual(&machine->net, &device, members, 2) != NCCL_SUCCESS, "makeVDevice");
+}
+
+static void test_data_settings(void **state)
+{
+	(void)state;
+	in_process(first_carries_data, WITH("NCCL_IB_QPS_PER_CONNECTION=3"));
+	in_process(first_carries_data, WITH("NCCL_IB_QPS_PER_CONNECTION=none"));
+	in_process(first_carries_data, WITH("SWITCHBACK_SEND_ACK=1"));
+	in_process(first_carries_data, WITH("SWITCHBACK_FAILOVER=0"));
+	in_process(first_carries_data, WITH("NCCL_IB_GID_INDEX=1", "NCCL_IB_SL=3", "NCCL_IB_TC=41",
+					    "NCCL_IB_TIMEOUT=20", "NCCL_IB_RETRY_CNT=7"));
+	in_process(first_carries_data, WITH("NCCL_IB_PCI_RELAXED_ORDERING=1"));
+	in_process(classes, WITH("NCCL_IB_HCA="));
+	in_process(no_merging, WITH("NCCL_IB_MERGE_NICS=0"));
+}
+
+/* ---- a machine with PCI devices ---- */
+
+static char sysfs[64];
+
+static void make_link(const char *name, const char *target)
+{
+	char path[256], to[256];
+
+	snprintf(path, sizeof(path), "%s/class/infiniband/%s", sysfs, name);
+	CHECK(mkdir(path, 0755) == 0, "%s", path);
+	strcat(path, "/device");
+	snprintf(to, sizeof(to), "%s/devices/%s", sysfs, target);
+	CHECK(symlink(to, path) == 0, "%s", path);
+}
+
+static void make_folder(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", sysfs, name);
+	for (char *slash = path + strlen(sysfs) + 1; slash != NULL;) {
+		slash = strchr(slash + 1, '/');
+		if (slash != NULL) {
+			*slash = '\0';
+		}
+		mkdir(path, 0755);
+		if (slash != NULL) {
+			*slash = '/';
+		}
+	}
+	CHECK(access(path, F_OK) == 0, "%s", path);
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+	(void)status;
+	(void)kind;
+	(void)place;
+	return remove(path);
+}
+
+/* sbr1 comes first by PCI address, and both are functions of one card. */
+static int make_sysfs(void **state)
+{
+	FILE *file;
+	char path[128];
+
+	(void)state;
+	strcpy(sysfs, "/tmp/nccl-settings-XXXXXX");
+	CHECK(mkdtemp(sysfs) != NULL, "%s", sysfs);
+	make_folder("class/infiniband");
+	make_folder("module/nvidia_peermem");
+	make_folder("devices/pci0000:80/0000:9a:00.1");
+	make_folder("devices/pci0000:80/0000:9a:00.0");
+	make_link("sbr0", "pci0000:80/0000:9a:00.1");
+	make_link("sbr1", "pci0000:80/0000:9a:00.0");
+	snprintf(path, sizeof(path), "%s/module/nvidia_peermem/version", sysfs);
+	file = fopen(path, "w");
+	CHECK(file != NULL && fprintf(file, "580.0\n") > 0 && fclose(file) == 0, "%s", path);
+	setenv("SWITCHBACK_SYSFS", sysfs, 1);
+	return 0;
+}
+
+static int remove_sysfs(void **state)
+{
+	(void)state;
+	unsetenv("SWITCHBACK_SYSFS");
+	return nftw(sysfs, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void ends_with(const char *text, const char *end)
+{
+	size_t bytes = text != NULL ? strlen(text) : 0;
+
+	CHECK(bytes >= strlen(end) && strcmp(text + bytes - strlen(end), end) == 0,
+	      "%s does not end with %s", text != NULL ? text : "nothing", end);
+}
+
+static void by_pci_address(struct machine *machine)
+{
+	struct nccl_properties_v12 first = properties_of(machine, 0);
+	struct nccl_properties_v12 second = properties_of(machine, 1);
+
+	is_named(machine, 0, "sbr1");
+	is_named(machine, 1, "sbr0");
+	ends_with(first.pci_path, "/0000:9a:00.0");
+	ends_with(second.pci_path, "/0000:9a:00.0");
+	CHECK(first.pointers == (NCCL_PTR_HOST | NCCL_PTR_CUDA), "%d", first.pointers);
+	CHECK(first.port == 1 && second.port == 2, "%d, %d", first.port, second.port);
+}
+
+static void by_library(struct machine *machine)
+{
+	is_named(machine, 0, "sbr0");
+	is_named(machine, 1, "sbr1");
+}
+
+static void test_pci(void **state)
+{
+	(void)state;
+	in_process(by_pci_address, WITH("NCCL_IB_HCA="));
+	in_process(by_library, WITH("NCCL_IB_DEVICE_PCI_ORDER=0"));
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hca),
+		cmocka_unit_test(test_rails),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_port_down),
+		cmocka_unit_test(test_data_settings),
+		cmocka_unit_test_setup_teardown(test_pci, make_sysfs, remove_sysfs),
+	};
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: %s PLUGIN VERBS_LIBRARY\n", argv[0]);
+		return 2;
+	}
+	plugin = argv[1];
+	fixture_fabric(argv[2], 1, 2);
+	return cmocka_run_group_tests(tests, NULL, NULL) != 0;
+}
