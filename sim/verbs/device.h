@@ -92,7 +92,10 @@ struct sim_link {
 struct sim_keys {
 	struct sim_mr **entries;
 	uint8_t *generations;
-	uint32_t count, room, free_hint, used;
+	/* Free indexes, a ring of `room`: the longest free is taken first, so that a key comes back
+	 * as late as can be. */
+	uint32_t *unused;
+	uint32_t room, first_unused, unused_count;
 };
 
 struct sim_timers {

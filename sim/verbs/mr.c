@@ -41,45 +41,67 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
+static int keys_grow(struct sim_keys *keys)
+{
+	uint32_t old = keys->room, room = old ? 2 * old : 64;
+	struct sim_mr **entries;
+	uint8_t *generations;
+	uint32_t *unused;
+
+	if (room > SIM_MAX_MR) {
+		return -ENOMEM;
+	}
+	entries = realloc(keys->entries, room * sizeof(*entries));
+	if (entries) {
+		keys->entries = entries;
+	}
+	generations = realloc(keys->generations, room);
+	if (generations) {
+		keys->generations = generations;
+	}
+	unused = realloc(keys->unused, room * sizeof(*unused));
+	if (unused) {
+		keys->unused = unused;
+	}
+	if (!entries || !generations || !unused) {
+		return -ENOMEM;
+	}
+	memset(entries + old, 0, (room - old) * sizeof(*entries));
+	memset(generations + old, 0, room - old);
+	/* It was empty: only the new ones are free. */
+	for (uint32_t i = old; i < room; i++) {
+		unused[i - old] = i;
+	}
+	keys->first_unused = 0;
+	keys->unused_count = room - old;
+	keys->room = room;
+	return 0;
+}
+
 /* A free index; -ENOMEM. */
 static int key_take(struct sim_keys *keys, uint32_t *index)
 {
-	if (keys->used == keys->room) {
-		uint32_t room = keys->room ? 2 * keys->room : 64;
-		struct sim_mr **entries;
-		uint8_t *generations;
+	int code = keys->unused_count == 0 ? keys_grow(keys) : 0;
 
-		if (room > SIM_MAX_MR) {
-			return -ENOMEM;
-		}
-		entries = realloc(keys->entries, room * sizeof(*entries));
-		if (entries) {
-			keys->entries = entries;
-		}
-		generations = realloc(keys->generations, room);
-		if (generations) {
-			keys->generations = generations;
-		}
-		if (!entries || !generations) {
-			return -ENOMEM;
-		}
-		memset(entries + keys->room, 0, (room - keys->room) * sizeof(*entries));
-		memset(generations + keys->room, 0, room - keys->room);
-		keys->free_hint = keys->room;
-		keys->room = room;
+	if (code == 0) {
+		*index = keys->unused[keys->first_unused];
+		keys->first_unused = (keys->first_unused + 1) % keys->room;
+		keys->unused_count--;
 	}
-	while (keys->entries[keys->free_hint]) {
-		keys->free_hint = (keys->free_hint + 1) % keys->room;
-	}
-	*index = keys->free_hint;
-	keys->free_hint = (keys->free_hint + 1) % keys->room;
-	return 0;
+	return code;
+}
+
+static void key_give(struct sim_keys *keys, uint32_t index)
+{
+	keys->entries[index] = NULL;
+	keys->unused[(keys->first_unused + keys->unused_count++) % keys->room] = index;
 }
 
 void keys_free(struct sim_keys *keys)
 {
 	free(keys->entries);
 	free(keys->generations);
+	free(keys->unused);
 }
 
 void *keys_find(const struct sim_nic *nic, const struct ibv_pd *pd, uint32_t key, uint64_t address,
@@ -204,7 +226,6 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size
 		mr->mr.lkey = index << 8 | ++nic->keys.generations[index];
 		mr->mr.rkey = mr->mr.lkey;
 		nic->keys.entries[index] = mr;
-		nic->keys.used++;
 		atomic_fetch_add(&to_pd(pd)->references, 1);
 	}
 	pthread_mutex_unlock(&nic->lock);
@@ -275,8 +296,7 @@ VERBS_EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 	struct sim_nic *nic = to_nic(ibv->context);
 
 	pthread_mutex_lock(&nic->lock);
-	nic->keys.entries[ibv->handle] = NULL;
-	nic->keys.used--;
+	key_give(&nic->keys, ibv->handle);
 	pthread_mutex_unlock(&nic->lock);
 	atomic_fetch_sub(&to_pd(ibv->pd)->references, 1);
 	free(container_of(ibv, struct sim_mr, mr));

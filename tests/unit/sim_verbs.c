@@ -111,6 +111,30 @@ static void test_memory_regions(void **state)
 	munmap(gap, 4096);
 }
 
+static void test_many_regions(void **state)
+{
+	enum { REGIONS = 100000 };
+	static struct ibv_mr *regions[REGIONS];
+	struct pair_end *end = &pair.end[0];
+
+	(void)state;
+	for (int i = 0; i < REGIONS; i++) {
+		regions[i] = ibv_reg_mr(end->pd, end->memory, 64, 0);
+		assert_non_null(regions[i]);
+	}
+	/* With hardly any index free, one goes and one comes, many times. */
+	for (int i = 0; i < REGIONS; i++) {
+		uint32_t key = regions[i]->lkey;
+
+		assert_int_equal(ibv_dereg_mr(regions[i]), 0);
+		regions[i] = ibv_reg_mr(end->pd, end->memory, 64, 0);
+		assert_int_not_equal(regions[i]->lkey, key);
+	}
+	for (int i = 0; i < REGIONS; i++) {
+		assert_int_equal(ibv_dereg_mr(regions[i]), 0);
+	}
+}
+
 static void test_iova_and_zero_based(void **state)
 {
 	struct pair_end *peer = &pair.end[1];
@@ -580,6 +604,7 @@ int main(void)
 #define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 		WITH_PAIR(test_gids_and_keys),
 		WITH_PAIR(test_memory_regions),
+		WITH_PAIR(test_many_regions),
 		WITH_PAIR(test_iova_and_zero_based),
 		WITH_PAIR(test_completion_channel),
 		WITH_PAIR(test_solicited_events),
