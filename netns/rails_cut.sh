@@ -121,56 +121,88 @@ rate_kbytes() {
 	esac
 }
 
-# Makes the hook do what its file says.
-hook_apply() {
-	local ns=$1 dev=$2 file=$3 words
+# Work is collected per namespace and done by one process each.
+declare -A ip_work bridge_work hook_work
+
+ip_later() { ip_work[$1]+="$2"$'\n'; }
+bridge_later() { bridge_work[$1]+="$2"$'\n'; }
+
+# The hook's file of faults as it will be: written beside the old one until the kernel has taken it.
+hook_later() {
+	local file="$state/hook.$1.$2"
+	[ -f "$file.new" ] || cp "$file" "$file.new" 2>/dev/null || : >"$file.new"
+	[[ ${hook_work[$1]:-} == *" $2 "* ]] || hook_work[$1]+=" $2 "
+}
+
+hook_set() {
+	local key=$3 value=$4 file="$state/hook.$1.$2.new"
+	hook_later "$1" "$2"
+	sed -i "/^$key /d" "$file"
+	echo "$key $value" >>"$file"
+}
+
+hook_clear() {
+	[ -s "$state/hook.$1.$2" ] || return 0
+	hook_later "$1" "$2"
+	: >"$state/hook.$1.$2.new"
+}
+
+hooks_apply() {
+	local ns=$1 dev words=''
+	for dev in ${hook_work[$ns]}; do
+		if [ "$netem" = yes ]; then
+			words+="qdisc change dev $dev root netem $(netem_words <"$state/hook.$ns.$dev.new")"
+		else
+			words+=$(nft_rules "$dev" <"$state/hook.$ns.$dev.new")
+		fi
+		words+=$'\n'
+	done
 	if [ "$netem" = yes ]; then
-		words=$(netem_words <"$file")
-		# shellcheck disable=SC2086 # words are meant to be split
-		tc -n "$ns" qdisc change dev "$dev" root netem $words
+		tc -n "$ns" -batch - <<<"$words"
 	else
 		require_commands nft
-		words=$(nft_rules "$dev" <"$file")
 		ip netns exec "$ns" nft -f - <<<"$words" ||
 			die "cut: this kernel has neither netem nor nftables for network devices" \
 				"(CONFIG_NET_SCH_NETEM, or CONFIG_NF_TABLES_NETDEV and CONFIG_NFT_NUMGEN)"
 	fi
+	for dev in ${hook_work[$ns]}; do
+		mv "$state/hook.$ns.$dev.new" "$state/hook.$ns.$dev"
+	done
 }
 
-hook_set() {
-	local ns=$1 dev=$2 key=$3 value=$4 file="$state/hook.$1.$2"
-	touch "$file"
-	grep -v "^$key " "$file" >"$file.new" || true
-	echo "$key $value" >>"$file.new"
-	# Applied before it is recorded: what the kernel refuses leaves no trace.
-	hook_apply "$ns" "$dev" "$file.new"
-	mv "$file.new" "$file"
-}
-
-hook_clear() {
-	local ns=$1 dev=$2 file="$state/hook.$1.$2"
-	[ -s "$file" ] || return 0
-	: >"$file"
-	if [ "$netem" = yes ]; then
-		hook_apply "$ns" "$dev" "$file"
-	else
-		ip netns exec "$ns" nft delete table netdev "switchback_$dev"
-	fi
-	rm -f "$file"
+# The switch first: a host's link comes up when both ends are.
+work_do() {
+	local ns
+	# What the kernel refuses leaves no trace in the record.
+	trap 'rm -f "$state"/hook.*.new' EXIT
+	for ns in $(all_namespaces); do
+		if [ -n "${hook_work[$ns]:-}" ]; then
+			hooks_apply "$ns"
+		fi
+		if [ -n "${ip_work[$ns]:-}" ]; then
+			ip -n "$ns" -batch - <<<"${ip_work[$ns]}"
+		fi
+	done
+	for ns in "${!bridge_work[@]}"; do
+		# A port that has just come up refuses, and forwards anyway.
+		bridge -n "$ns" -force -batch - <<<"${bridge_work[$ns]}" 2>/dev/null || true
+	done
+	trap - EXIT
+	ip_work=() bridge_work=() hook_work=()
 }
 
 cut_port() {
 	local host=$1 rail=$2 key=$3 value=$4 way=$5 far
 	case $key in
-	down) ip -n "$(host_ns "$host")" link set "rail$rail" down ;;
+	down) ip_later "$(host_ns "$host")" "link set rail$rail down" ;;
 	port-down)
 		[ "$switch" != none ] || die "cut: port-down: these rails have no switch (up --switch bridge)"
-		ip -n "$fab" link set "$(fab_port "$host" "$rail")" down
+		ip_later "$fab" "link set $(fab_port "$host" "$rail") down"
 		;;
 	blocked)
 		[ "$switch" = bridge ] || die "cut: blocked: only a bridge's ports can be (up --switch bridge)"
 		require_commands bridge
-		bridge -n "$fab" link set dev "$(fab_port "$host" "$rail")" state 0
+		bridge_later "$fab" "link set dev $(fab_port "$host" "$rail") state 0"
 		: >"$state/blocked.$host.$rail"
 		;;
 	*)
@@ -219,6 +251,7 @@ rails_cut() {
 		# shellcheck disable=SC2086 # "KEY VALUE"
 		cut_port "$host" "$rail" $fault "$way"
 	done <<<"$list"
+	work_do
 }
 
 restore_port() {
@@ -227,18 +260,17 @@ restore_port() {
 	read -r -a far <<<"$(far_end "$host" "$rail")"
 	hook_clear "${near[@]}"
 	hook_clear "${far[@]}"
+	ip_later "${near[0]}" "link set ${near[1]} up"
 	if [ "$switch" != none ]; then
-		ip -n "$fab" link set "${far[1]}" up
-	fi
-	ip -n "${near[0]}" link set "${near[1]}" up
-	if [ -f "$state/blocked.$host.$rail" ]; then
-		# Refused where the link has just come up: then the port forwards anyway.
-		bridge -n "$fab" link set dev "${far[1]}" state 3 2>/dev/null || true
-		rm "$state/blocked.$host.$rail"
+		ip_later "$fab" "link set ${far[1]} up"
 	fi
 	if [ "$switch" = router ]; then
 		# The route went away with the link.
-		ip -n "$fab" route replace "$(rail_address "$host" "$rail")/32" dev "${far[1]}"
+		ip_later "$fab" "route replace $(rail_address "$host" "$rail")/32 dev ${far[1]}"
+	fi
+	if [ -f "$state/blocked.$host.$rail" ]; then
+		bridge_later "$fab" "link set dev ${far[1]} state 3"
+		rm "$state/blocked.$host.$rail"
 	fi
 }
 
@@ -249,6 +281,7 @@ rails_restore() {
 	while read -r host rail; do
 		restore_port "$host" "$rail"
 	done <<<"$list"
+	work_do
 }
 
 hook_describe() {
