@@ -50,7 +50,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct sb_xml *parse(const char *inner)
+static inline struct sb_xml *parse(const char *inner)
 {
 	struct sb_xml *xml;
 	char *text;

@@ -25,7 +25,7 @@ add_test(NAME topo_machines COMMAND topo_machines ${CMAKE_CURRENT_SOURCE_DIR}/to
 set_tests_properties(topo_machines PROPERTIES TIMEOUT 120 LABELS unit
   ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/nvml)
 
-foreach(name graph merge trees)
+foreach(name graph merge trees odd_sysfs)
   add_executable(topo_${name} topo/${name}.c topo/machine.c)
   target_link_libraries(topo_${name} PRIVATE topo_table PkgConfig::CMOCKA)
   set_target_properties(topo_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
