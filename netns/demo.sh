@@ -20,7 +20,40 @@ done
 
 # Each kind of fabric has three functions: KIND_why says why it is taken (or can't be), KIND_up makes two hosts with two
 # rails and sets `perf_options`, KIND_down takes all of it away. The first kind that can be had is used.
-fabric_kinds=(sim)
+fabric_kinds=(rxe netns sim)
+rails=demo$((BASHPID % 10000))
+
+rails_up() {
+	netns/rails.sh --name "$rails" up --device "$1"
+	perf_options=(--netns "$rails" --fault-command "netns/rails.sh --name $rails")
+}
+rails_down() {
+	netns/rails.sh --name "$rails" down >/dev/null
+}
+
+rxe_why() {
+	netns/has_rxe.sh || return 1
+	echo "the kernel's Soft-RoCE (rxe) in two network namespaces, its rails cut with ip and tc"
+}
+rxe_up() { rails_up rxe; }
+rxe_down() { rails_down; }
+
+netns_why() {
+	if [ "$(id -u)" != 0 ]; then
+		echo "no network namespaces: they need root"
+		return 1
+	fi
+	if ! unshare -n ip link add a type veth peer name b 2>/dev/null; then
+		echo "no network namespaces: this kernel or container forbids them, or has no veth"
+		return 1
+	fi
+	echo "simulated devices on veth rails in two network namespaces, their rails cut with ip and tc"
+}
+netns_up() {
+	SWITCHBACK=$PWD/$build/switchback rails_up sim
+	perf_options+=(--fabric "$rails")
+}
+netns_down() { SWITCHBACK=$PWD/$build/switchback rails_down; }
 
 sim_why() {
 	echo "the simulated fabric: needs no hardware, no kernel module and no root; faults are set exactly in time"
@@ -40,20 +73,23 @@ mkdir -p "$build"
 { cmake -S . -B "$build" -G Ninja && cmake --build "$build" --target switchback sim_verbs; } >"$build.log" 2>&1 ||
 	{ cat "$build.log"; exit 1; }
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 kind=""
 for candidate in "${fabric_kinds[@]}"; do
-	if reason=$("${candidate}_why"); then
+	if ! reason=$("${candidate}_why"); then
+		echo "== not used: $reason"
+		continue
+	fi
+	trap '"${candidate}_down"; rm -rf "$work"' EXIT
+	if "${candidate}_up"; then
 		kind=$candidate
 		echo "== fabric: $reason"
 		break
 	fi
-	echo "== not used: $reason"
+	echo "== not used: $reason: it could not be set up (above)"
 done
 [ -n "$kind" ] || { echo "no kind of fabric can be had here" >&2; exit 2; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-"${kind}_up"
-trap '"${kind}_down"; rm -rf "$work"' EXIT
 
 echo "== all-reduce of 4 MiB, 2 hosts with 2 processes each, rail0 cut at 3 s and restored at 6 s"
 status=0
