@@ -391,6 +391,26 @@ void sb_failback_build(struct sb_connection *connection)
 
 /* ---- time ---- */
 
+static bool any_up(const struct sb_connection *connection)
+{
+	for (int i = 0; i < connection->path_count; i++) {
+		if (sb_path_up(&connection->path[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* When a path may be rebuilt. Hold-down is for ports that can wait: without any other path, one
+ * that came back is needed at once. */
+static uint64_t build_time(const struct sb_connection *connection, const struct sb_path *path)
+{
+	if (any_up(connection)) {
+		return path->next_build;
+	}
+	return earlier(path->next_build, path->next_build - path->holddown + RETRY_BUILD);
+}
+
 static uint64_t tick_down(struct sb_connection *connection, struct sb_path *path, uint64_t now)
 {
 	/* A path replaced before its SYNC is answered would lose the fence's meaning. */
@@ -401,8 +421,8 @@ static uint64_t tick_down(struct sb_connection *connection, struct sb_path *path
 	if (!port_usable(path) || !path->peer_port_up) {
 		return SB_NEVER;
 	}
-	if (now < path->next_build && !SB_MUTANT(NO_HOLDDOWN)) {
-		return path->next_build;
+	if (now < build_time(connection, path) && !SB_MUTANT(NO_HOLDDOWN)) {
+		return build_time(connection, path);
 	}
 	path->incarnation++;
 	reset_proof(path);
