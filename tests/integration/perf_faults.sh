@@ -39,6 +39,12 @@ for op in sendrecv all_gather reduce_scatter all_reduce; do
 	expect '[.sizes[].iterations] == [20, 20, 20, 20, 20, 20, 20]'
 done
 
+# The only path that is left is in hold-down: it is used all the same.
+SWITCHBACK_HOLDDOWN_MS=5000 perf 0 sendrecv --max-bytes 64K --check --duration 4s --fault "500ms cut rail0 down" \
+	--fault "1s restore rail0" --fault "1500ms cut rail1 down"
+expect_verified
+expect '[.timeline[] | select(.rail == "rail0" and .t_ms > 2500 and .t_ms < 3900).gbit_s] | add > 0'
+
 # On the backups from the beginning.
 perf 0 sendrecv --max-bytes 256K --duration 1s --check --force-backup
 expect_verified
