@@ -44,7 +44,7 @@ build() {
 	fi
 	# Every state is kept in full (COLLAPSE loses nothing); no bit state, no hash compaction.
 	spin -a "$@" protocol.pml >spin.log 2>&1 &&
-		gcc -O2 -w $options -DNOREDUCE -DCOLLAPSE -DVECTORSZ=2048 -DMEMLIM=12000 -o pan pan.c >gcc.log 2>&1 ||
+		gcc -O1 -w $options -DNOREDUCE -DCOLLAPSE -DVECTORSZ=2048 -DMEMLIM=12000 -o pan pan.c >gcc.log 2>&1 ||
 		{ cat spin.log gcc.log 2>/dev/null; return 1; }
 }
 
@@ -115,7 +115,7 @@ trail() { # MUTANT
 		[ "$name" = "$1" ] || continue
 		# shellcheck disable=SC2086 # switches are words
 		build "$name" safety "-DM_$name" $switches || exit 1
-		gcc -O2 -w -DSAFETY -DREACH -DNOREDUCE -DCOLLAPSE -DVECTORSZ=2048 -o pan pan.c || exit 1
+		gcc -O1 -w -DSAFETY -DREACH -DNOREDUCE -DCOLLAPSE -DVECTORSZ=2048 -o pan pan.c || exit 1
 		./pan -i -m60 >out 2>&1
 		# shellcheck disable=SC2086
 		steps "-DM_$name" $switches
