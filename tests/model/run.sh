@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the model of the protocol with spin.
 #   tests/model/run.sh [--small | --large | --mutants | --trail MUTANT] [--keep FOLDER]
-# --small (default): exhaustive, under a minute. --large: bigger sizes, and liveness with weak fairness; half an hour, 4 GiB.
+# --small (default): exhaustive, under a minute. --large: bigger sizes, and liveness with weak fairness; about 20 minutes, 1 GiB.
 # --mutants: every mutant of mutants.txt has to fail. --trail: prints how one of them fails, in the fewest steps.
 # --keep: programs, output and trails stay in FOLDER.
 # Exit status: 0 as it should be, 1 not, 2 usage, 77 spin or a compiler is missing.
