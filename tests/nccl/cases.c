@@ -368,9 +368,9 @@ static void test_wrong_use(void **state)
 {
 	_Alignas(8) uint8_t handle[NCCL_HANDLE_BYTES];
 	struct link link;
-	void *comm = NULL, *request = NULL, *data = in, *memory;
-	size_t room = 100;
-	int tag = 1, before = net_warnings();
+	void *comm = NULL, *request = NULL, *data = in, *memory, *many[9], *many_memory[9];
+	size_t room = 100, rooms[9];
+	int tag = 1, tags[9], before = net_warnings();
 
 	(void)state;
 	memset(handle, 0x5a, sizeof(handle));
@@ -385,9 +385,15 @@ static void test_wrong_use(void **state)
 	assert_int_not_equal(net_irecv(&net, link.ends.send, 1, &data, &room, &tag, &link.in_memory,
 				       false, &request),
 			     NCCL_SUCCESS);
-	assert_int_not_equal(net_irecv(&net, link.ends.recv, 9, &data, &room, &tag, &link.in_memory,
-				       false, &request),
-			     NCCL_SUCCESS);
+	for (int i = 0; i < 9; i++) {
+		many[i] = in;
+		many_memory[i] = link.in_memory;
+		rooms[i] = 8;
+		tags[i] = 1;
+	}
+	assert_int_not_equal(
+		net_irecv(&net, link.ends.recv, 9, many, rooms, tags, many_memory, false, &request),
+		NCCL_SUCCESS);
 	assert_int_not_equal(net_register(&net, link.ends.recv, in, 4096, 99, &memory),
 			     NCCL_SUCCESS);
 	assert_int_not_equal(net_close_send(&net, link.ends.recv), NCCL_SUCCESS);

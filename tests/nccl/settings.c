@@ -55,6 +55,9 @@ static void in_process(check_fn check, const char *const *environment)
 			      "devices");
 		}
 		check(&machine);
+		if (machine.init == NCCL_SUCCESS) {
+			CHECK(net_finalize(&machine.net, machine.context) == 0, "finalize");
+		}
 		exit(0);
 	}
 	CHECK(waitpid(child, &status, 0) == child, "waitpid");
@@ -212,15 +215,20 @@ static void classes(struct machine *machine)
 	_Alignas(8) uint8_t handle[NCCL_HANDLE_BYTES];
 	void *context, *listener, *comm;
 
-	carries_data(machine, 0);
+	void *first = machine->context;
+
 	CHECK(net_init(&machine->net, 96, &context) == NCCL_SUCCESS, "init");
 	machine->context = context;
 	carries_data(machine, 1);
+	machine->context = first;
+	CHECK(net_finalize(&machine->net, context) == NCCL_SUCCESS, "finalize");
 	CHECK(net_init(&machine->net, 300, &context) == NCCL_SUCCESS, "init");
 	CHECK(net_listen(&machine->net, context, 0, handle, &listener) == NCCL_SUCCESS, "listen");
 	CHECK(net_connect(&machine->net, context, 0, handle, &comm) == NCCL_INVALID_ARGUMENT,
 	      "traffic class 300 was taken");
 	CHECK(comm == NULL, "comm");
+	CHECK(net_close_listen(&machine->net, listener) == NCCL_SUCCESS, "closeListen");
+	CHECK(net_finalize(&machine->net, context) == NCCL_SUCCESS, "finalize");
 }
 
 static void no_merging(struct machine *machine)

@@ -49,3 +49,10 @@ set_tests_properties(${NCCL_PROXY_TESTS} nccl_proxy_virtual nccl_proxy_many nccl
 
 add_test(NAME nccl_library COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/nccl/check_library.sh ${NCCL_PLUGIN})
 set_tests_properties(nccl_library PROPERTIES SKIP_RETURN_CODE 77 LABELS nccl)
+
+# Before v11 there is no finalize: what the plugin holds at exit is no leak, and LeakSanitizer does
+# not cope with threads that still run.
+foreach(version RANGE 6 10)
+  set_tests_properties(nccl_cases_v${version} nccl_proxy_v${version}
+    PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
+endforeach()
