@@ -341,6 +341,7 @@ struct sb_connection {
 	uint64_t created_at;
 	uint64_t ready_since;
 	uint64_t last_look; /* of the stall watch; the monitor alone */
+	uint64_t pace;      /* usual gap between completions; the monitor alone */
 	uint8_t oob_buffer[sizeof(struct sb_frame) + SB_FRAME_MAX];
 	size_t oob_fill;
 	bool oob_gone;

@@ -119,11 +119,11 @@ static int write_cts(struct sb_connection *connection, struct sb_recv_slot *slot
 	if (sb_path_post(connection, path, &work, 1) != 0) {
 		return -EAGAIN;
 	}
-	connection->acked_resume = connection->resume;
 	return 0;
 }
 
-/* SEND_ACK: no CTS is due to carry the count, so it travels on its own. */
+/* SEND_ACK: the count travels on its own, since a CTS is read only when its turn to be matched
+ * comes. */
 static void write_count(struct sb_connection *connection)
 {
 	struct sb_path *path;
@@ -134,6 +134,9 @@ static void write_count(struct sb_connection *connection)
 		return;
 	}
 	path = &connection->path[connection->active];
+	if (!sb_path_up(path)) {
+		return; /* taking stock follows, and carries the count */
+	}
 	connection->region.count_out[path->index] = connection->resume;
 	sge = (struct ibv_sge){
 		.addr = (uintptr_t)&connection->region.count_out[path->index],

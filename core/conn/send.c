@@ -8,7 +8,7 @@
 #include "util/log.h"
 #include "util/mutant.h"
 
-#define CHUNK_BYTES (512u << 10) /* a completion at least this often shows that a path lives */
+#define CHUNK_BYTES (256u << 10) /* a completion at least this often shows that a path lives */
 #define CHAIN       16
 #define CTS_LAST    (SB_GROUP_MAX - 1)
 #define LOOK_EVERY  16u /* calls between looks at the rings that had nothing last time */

@@ -13,9 +13,12 @@
 
 #include "util/clock.h"
 
-#define PROBES_MOST 8
-#define LATE_LEAST  (5 * SB_MS)
-#define IDLE_PROBE  (1 * SB_S) /* an idle path is looked at this often */
+#define PROBES_MOST   8
+#define PACE_DECAY    256 /* per look, of which there are 400 a second */
+#define PACE_FACTOR   4
+#define PATIENCE_MOST 20 /* stall times */
+#define LATE_LEAST    (5 * SB_MS)
+#define IDLE_PROBE    (1 * SB_S) /* an idle path is looked at this often */
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -51,6 +54,44 @@ static void look_again(struct sb_path *path, uint64_t now)
 			      atomic_load_explicit(&path->progress, memory_order_relaxed),
 			      memory_order_relaxed);
 	atomic_store_explicit(&path->watched_since, now, memory_order_relaxed);
+}
+
+/* How long this connection's paths usually take from one completion to the next: a maximum that
+ * halves in about half a second. On a slow rail, or a machine with too little CPU, silence that is
+ * no longer than usual proves nothing. */
+static void learn_pace(struct sb_connection *connection, uint64_t gap)
+{
+	if (gap > connection->pace) {
+		connection->pace = gap;
+	}
+}
+
+static void forget_pace(struct sb_connection *connection)
+{
+	connection->pace -= connection->pace / PACE_DECAY;
+}
+
+static void look_at_moving(struct sb_connection *connection, struct sb_path *path, uint64_t now)
+{
+	if (atomic_load_explicit(&path->progress, memory_order_relaxed) !=
+	    atomic_load_explicit(&path->watched_progress, memory_order_relaxed)) {
+		learn_pace(connection,
+			   now - atomic_load_explicit(&path->watched_since, memory_order_relaxed));
+	}
+	look_again(path, now);
+}
+
+/* Silence for this long is suspicious, and for as long again after a witness the verdict. Gaps as
+ * short as the time between two looks say nothing of the pace. */
+static uint64_t patience(const struct sb_connection *connection)
+{
+	uint64_t stall = connection->settings.stall;
+	uint64_t pace = connection->pace;
+
+	if (pace <= stall / 4) {
+		return stall;
+	}
+	return stall + earlier(PACE_FACTOR * pace, PATIENCE_MOST * stall);
 }
 
 static bool idle_or_moving(const struct sb_path *path)
@@ -98,8 +139,9 @@ static uint64_t witness(const struct sb_connection *connection, const struct sb_
 /* Returns when to look again. */
 static uint64_t watch_stalled(struct sb_connection *connection, struct sb_path *path, uint64_t now)
 {
-	uint64_t stall = connection->settings.stall;
+	uint64_t stall = patience(connection);
 	uint64_t since = atomic_load_explicit(&path->watched_since, memory_order_relaxed);
+	uint64_t grace;
 
 	if (path->probe_sent == 0) {
 		if (now < since + stall) {
@@ -119,19 +161,35 @@ static uint64_t watch_stalled(struct sb_connection *connection, struct sb_path *
 		}
 		return now + stall / 8;
 	}
-	if (now < path->witness_at + stall) {
-		return path->witness_at + stall;
+	/* A witness that took its time speaks for a peer that was stopped or is short of CPU: then
+	 * this path may need longer as well. */
+	grace = stall + earlier((path->witness_at - path->probe_sent) / 4, PATIENCE_MOST * stall);
+	if (now < path->witness_at + grace) {
+		return path->witness_at + grace;
 	}
+	learn_pace(connection, now - since);
 	sb_path_suspect(connection, path, "no answer to a probe while another path answers");
 	return now;
+}
+
+static void take_off(struct sb_path *path, uint64_t late)
+{
+	atomic_store_explicit(&path->watched_since,
+			      atomic_load_explicit(&path->watched_since, memory_order_relaxed) +
+				      late,
+			      memory_order_relaxed);
+	if (path->witness_at != 0) {
+		path->witness_at += late;
+	}
 }
 
 uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now)
 {
 	uint64_t stall = connection->settings.stall;
-	/* Looks are at most half a stall time apart: when one is later, this process did not get
-	 * its turn, and what it did not see proves nothing. */
-	bool late = now - connection->last_look > stall / 2 + LATE_LEAST;
+	/* Looks are at most half a stall time apart. When one is later, this process did not get
+	 * its turn, and that time proves nothing: it is taken off. */
+	uint64_t slept = now - connection->last_look;
+	uint64_t late = slept > stall / 2 + LATE_LEAST ? slept - stall / 2 : 0;
 	bool probe_idle = now >= connection->idle_probe;
 	uint64_t next;
 
@@ -146,9 +204,15 @@ uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now)
 		if (!sb_path_up(path)) {
 			continue;
 		}
-		if (late || idle_or_moving(path)) {
+		if (late != 0) {
+			take_off(path, late);
+		}
+		if (idle_or_moving(path)) {
 			bool idle = atomic_load(&path->outstanding) == 0;
 
+			if (!idle) {
+				look_at_moving(connection, path, now);
+			}
 			sb_watch_start(path, now);
 			if (idle && probe_idle) {
 				post_probe(connection, path);
@@ -178,13 +242,16 @@ bool sb_watch_calm(struct sb_connection *connection, uint64_t now, uint64_t *nex
 			continue;
 		}
 		busy |= atomic_load_explicit(&path->outstanding, memory_order_relaxed) != 0;
-		if (idle_or_moving(path)) {
+		if (atomic_load_explicit(&path->outstanding, memory_order_relaxed) == 0) {
 			look_again(path, now);
+		} else if (idle_or_moving(path)) {
+			look_at_moving(connection, path, now);
 		} else if (now >= atomic_load_explicit(&path->watched_since, memory_order_relaxed) +
 					  stall) {
 			return false;
 		}
 	}
+	forget_pace(connection);
 	connection->last_look = now;
 	*next = now + (busy ? stall / 8 : stall / 2);
 	return true;
