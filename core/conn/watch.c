@@ -15,8 +15,8 @@
 
 #define PROBES_MOST   8
 #define PACE_DECAY    256 /* per look, of which there are 400 a second */
-#define PACE_FACTOR   4
-#define PATIENCE_MOST 20 /* stall times */
+#define PACE_FACTOR   3
+#define PATIENCE_MOST 10 /* stall times */
 #define LATE_LEAST    (5 * SB_MS)
 #define IDLE_PROBE    (1 * SB_S) /* an idle path is looked at this often */
 
@@ -71,27 +71,25 @@ static void forget_pace(struct sb_connection *connection)
 	connection->pace -= connection->pace / PACE_DECAY;
 }
 
+/* The silence that the last look saw is what counts: since then this process may have slept. */
 static void look_at_moving(struct sb_connection *connection, struct sb_path *path, uint64_t now)
 {
-	if (atomic_load_explicit(&path->progress, memory_order_relaxed) !=
-	    atomic_load_explicit(&path->watched_progress, memory_order_relaxed)) {
-		learn_pace(connection,
-			   now - atomic_load_explicit(&path->watched_since, memory_order_relaxed));
+	uint64_t since = atomic_load_explicit(&path->watched_since, memory_order_relaxed);
+
+	if (connection->last_look > since) {
+		learn_pace(connection, connection->last_look - since);
 	}
 	look_again(path, now);
 }
 
-/* Silence for this long is suspicious, and for as long again after a witness the verdict. Gaps as
- * short as the time between two looks say nothing of the pace. */
+/* Silence for this long is suspicious, and for as long again after a witness the verdict. Gaps well
+ * below the stall time need no more patience than that. */
 static uint64_t patience(const struct sb_connection *connection)
 {
 	uint64_t stall = connection->settings.stall;
-	uint64_t pace = connection->pace;
+	uint64_t slow = connection->pace > stall / 2 ? connection->pace - stall / 2 : 0;
 
-	if (pace <= stall / 4) {
-		return stall;
-	}
-	return stall + earlier(PACE_FACTOR * pace, PATIENCE_MOST * stall);
+	return stall + earlier(PACE_FACTOR * slow, PATIENCE_MOST * stall);
 }
 
 static bool idle_or_moving(const struct sb_path *path)
@@ -193,7 +191,6 @@ uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now)
 	bool probe_idle = now >= connection->idle_probe;
 	uint64_t next;
 
-	connection->last_look = now;
 	if (probe_idle) {
 		connection->idle_probe = now + IDLE_PROBE;
 	}
@@ -223,6 +220,7 @@ uint64_t sb_watch_tick(struct sb_connection *connection, uint64_t now)
 						     now + stall / 4));
 		}
 	}
+	connection->last_look = now;
 	return next;
 }
 
