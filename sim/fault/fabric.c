@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -131,13 +132,38 @@ static bool range_orphaned(const char *path)
 	return access(directory, F_OK) != 0 && errno == ENOENT;
 }
 
+/* Whether nobody holds the RoCE port on an address of the range: a process that outlives its fabric
+ * does, and would get packets of the next one. */
+static bool range_unbound(uint32_t range, uint32_t hosts, uint32_t rails)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(ROCE_PORT)};
+	bool unbound = true;
+
+	for (uint32_t i = 0; i < hosts * rails && unbound; i++) {
+		int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+		address.sin_addr.s_addr =
+			htonl(127u << 24 | range << 16 | (i / rails + 1) << 8 | (i % rails + 1));
+		if (fd >= 0) {
+			unbound = bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ||
+				  errno != EADDRINUSE;
+			close(fd);
+		}
+	}
+	return unbound;
+}
+
 /* The name of a free 127.N range is a file that only its owner removes. */
-static int range_take(const char *name, uint32_t *range, char *error)
+static int range_take(const char *name, uint32_t hosts, uint32_t rails, uint32_t *range,
+		      char *error)
 {
 	for (uint32_t i = 1; i < 255; i++) {
 		char path[sizeof(FABRIC_RANGE) + 8];
 		int fd;
 
+		if (!range_unbound(i, hosts, rails)) {
+			continue;
+		}
 		snprintf(path, sizeof(path), "%s%u", FABRIC_RANGE, i);
 		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
 		if (fd < 0 && errno == EEXIST && range_orphaned(path)) {
@@ -352,7 +378,7 @@ int fabric_create(const char *name, uint32_t hosts, uint32_t rails,
 				   strerror(errno));
 	}
 	if (!options || !options->netns) {
-		code = range_take(name, &range, error);
+		code = range_take(name, hosts, rails, &range, error);
 	}
 	if (code == 0) {
 		code = state_write(directory, name, hosts, rails, options, range, error);

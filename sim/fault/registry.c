@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #define REPAIR_INTERVAL_NS 10000000ULL
-#define ROCE_PORT          4791
 
 /* Start time and liveness from /proc/PID/stat; 0 when the process is gone or a zombie. */
 static uint64_t process_start_time(int pid)
@@ -224,6 +223,26 @@ void registry_unbind(struct fabric *fabric, uint32_t host, uint32_t rail, uint32
 	}
 	close(fd);
 	if (code == 0) {
+		fabric_unlock(fabric);
+	}
+}
+
+bool registry_shared(const struct fabric *fabric, uint32_t host, uint32_t rail)
+{
+	return fabric_port(fabric, host, rail)->member_count > 1;
+}
+
+void registry_watch(struct fabric *fabric, uint32_t host, uint32_t rail, int fd)
+{
+	struct fabric_port *port = fabric_port(fabric, host, rail);
+	bool dead = false;
+
+	for (uint32_t i = 0; i < port->member_count && i < FABRIC_SLOTS; i++) {
+		dead |= !process_alive(fabric_process(fabric, host, port->members[i]));
+	}
+	if (dead && fabric_lock(fabric) == 0) {
+		registry_reap(fabric, host);
+		steer(port, fd);
 		fabric_unlock(fabric);
 	}
 }

@@ -47,4 +47,13 @@ struct sock_filter;
 uint32_t registry_program_size(uint32_t members);
 void registry_program(const uint16_t *members, uint32_t count, struct sock_filter *program);
 
+/* Several processes have this port open. */
+bool registry_shared(const struct fabric *fabric, uint32_t host, uint32_t rail);
+/*
+ * Looks whether a process that shares this port was killed, and takes its place away if so: the
+ * kernel has moved a socket into it already, and packets that go astray into a stopped process
+ * would never be handed on. Every process that shares a port calls this some times a second.
+ */
+void registry_watch(struct fabric *fabric, uint32_t host, uint32_t rail, int fd);
+
 #endif

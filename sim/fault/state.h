@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define ROCE_PORT      4791
 #define FABRIC_MAGIC   0x53424642u /* "SBFB" */
 #define FABRIC_VERSION 2u
 

@@ -11,6 +11,7 @@
 
 /* Asked for; an unprivileged process gets what net.core.rmem_max allows. */
 #define SOCKET_BUFFER (4 << 20)
+#define WATCH_NS      50000000u
 
 int udp_wire_open(const char *name, uint32_t host, struct udp_wire **result,
 		  char error[FABRIC_ERROR_SIZE])
@@ -406,6 +407,16 @@ void udp_wire_wait(struct wire_port *port, uint64_t deadline, bool deaf)
 	struct timespec left, *timeout = NULL;
 	uint64_t count;
 
+	if (registry_shared(port->wire->fabric, port->wire->host, port->rail)) {
+		uint64_t now = fabric_clock_ns();
+
+		if (now >= port->watched_ns + WATCH_NS) {
+			port->watched_ns = now;
+			registry_watch(port->wire->fabric, port->wire->host, port->rail, port->fd);
+		}
+		deadline = port->watched_ns + WATCH_NS < deadline ? port->watched_ns + WATCH_NS
+								  : deadline;
+	}
 	if (deadline != RC_NO_DEADLINE) {
 		uint64_t now = fabric_clock_ns();
 		uint64_t wait = deadline > now ? deadline - now : 0;

@@ -86,6 +86,33 @@ static void test_two_fabrics_have_different_addresses(void **state)
 	assert_int_equal(fabric_destroy(other, error), -ENOENT);
 }
 
+/* A process that outlives its fabric keeps its address: the next fabric must take another one. */
+static void test_addresses_of_a_survivor_are_not_taken(void **state)
+{
+	struct sockaddr_in survivor = {.sin_family = AF_INET, .sin_port = htons(4791)};
+	struct fabric_port_status before, after;
+	struct fabric *fabric;
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	int one = 1;
+
+	(void)state;
+	assert_int_equal(fabric_create("unit-survivor", 2, 2, NULL, error), 0);
+	assert_int_equal(fabric_open("unit-survivor", &fabric, error), 0);
+	assert_int_equal(fabric_port_status(fabric, 1, 1, &before), 0);
+	fabric_close(fabric);
+	assert_int_equal(fabric_destroy("unit-survivor", error), 0);
+	assert_int_equal(inet_pton(AF_INET, before.address, &survivor.sin_addr), 1);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)), 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&survivor, sizeof(survivor)), 0);
+	assert_int_equal(fabric_create("unit-survivor", 2, 2, NULL, error), 0);
+	assert_int_equal(fabric_open("unit-survivor", &fabric, error), 0);
+	assert_int_equal(fabric_port_status(fabric, 1, 1, &after), 0);
+	assert_string_not_equal(before.address, after.address);
+	fabric_close(fabric);
+	assert_int_equal(fabric_destroy("unit-survivor", error), 0);
+	close(fd);
+}
+
 static void test_fault_of_a_rail_reaches_every_host(void **state)
 {
 	struct fabric *fabric = *state;
@@ -336,6 +363,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_create_refuses_bad_input),
+		cmocka_unit_test(test_addresses_of_a_survivor_are_not_taken),
 #define WITH_FABRIC(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 		WITH_FABRIC(test_open_refuses_what_is_not_there_or_damaged),
 		WITH_FABRIC(test_two_fabrics_have_different_addresses),
