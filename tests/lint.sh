@@ -18,10 +18,12 @@ mapfile -t sources < <(git ls-files '*.c' '*.h')
 echo "== clang-format: ${#sources[@]} files"
 clang-format --dry-run -Werror "${sources[@]}" || failed=1
 
-# A NIC's memory is bytes to one part and numbers to another: that cast is the point of those places.
+# Suppressed, each for what it can't see: memory of a NIC is bytes to one part and numbers to another; post() may clear
+# the pointer that it was called with; an object goes out by its first member; the library copies the attributes.
 echo "== cppcheck"
-cppcheck --quiet --std=c11 -j "$(nproc)" --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
-	--suppress=missingIncludeSystem --suppress=invalidPointerCast --suppress=normalCheckLevelMaxBranches \
+cppcheck --quiet --std=c11 -j "$(nproc)" --enable=warning,performance,portability --error-exitcode=1 \
+	--suppress=missingIncludeSystem --suppress=invalidPointerCast --suppress=nullPointerRedundantCheck:plugin/comm.c \
+	--suppress=memleak:sim/verbs/mr.c --suppress=returnDanglingLifetime:core/verbs/qp.c \
 	-D_GNU_SOURCE -Icore -Icore/include -Isim -Isim/include core sim plugin || failed=1
 
 if [ $tidy = 1 ]; then

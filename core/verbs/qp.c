@@ -71,7 +71,6 @@ static struct ibv_qp *create(struct sb_port *port, struct ibv_cq *cq, struct sb_
 			limits->send_depth = attributes.cap.max_send_wr;
 			limits->recv_depth = attributes.cap.max_recv_wr;
 			limits->max_inline = attributes.cap.max_inline_data;
-			/* cppcheck-suppress returnDanglingLifetime ; the library copies the attributes */
 			return qp;
 		}
 		if (max_inline == 0 || (errno != EINVAL && errno != ENOMEM)) {

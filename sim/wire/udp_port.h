@@ -114,7 +114,7 @@ struct wire_port {
 	struct wire_random random;
 	bool up, dead;
 	uint32_t link_changes, gid_changes, deaths;
-	uint64_t watched_ns; /* when those who share the port were last looked at */
+	uint64_t watched_ns;  /* when those who share the port were last looked at */
 	_Atomic bool blocked; /* the socket had no room: waits for POLLOUT */
 	struct udp_sender sender;
 	struct udp_holder holder;

@@ -57,9 +57,9 @@ struct wire_sink {
 
 struct wire_state {
 	bool up;
-	bool addressed;      /* false: the address, and with it the GIDs, was taken away */
-	uint32_t mtu;        /* largest RDMA MTU in bytes: 256 … 4096 */
-	uint64_t speed_mbps; /* as the link says; 0 unknown */
+	bool addressed;        /* false: the address, and with it the GIDs, was taken away */
+	uint32_t mtu;          /* largest RDMA MTU in bytes: 256 … 4096 */
+	uint64_t speed_mbps;   /* as the link says; 0 unknown */
 	uint32_t buffer_bytes; /* what a port like this takes in before it is read; 0: any amount */
 };
 
