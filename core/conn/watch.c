@@ -14,7 +14,7 @@
 #include "util/clock.h"
 
 #define PROBES_MOST   8
-#define PACE_DECAY    256 /* per look, of which there are 400 a second */
+#define PACE_DECAY    (640 * SB_MS)
 #define PACE_FACTOR   3
 #define PATIENCE_MOST 10 /* stall times */
 #define LATE_LEAST    (5 * SB_MS)
@@ -66,9 +66,13 @@ static void learn_pace(struct sb_connection *connection, uint64_t gap)
 	}
 }
 
-static void forget_pace(struct sb_connection *connection)
+static void forget_pace(struct sb_connection *connection, uint64_t elapsed)
 {
-	connection->pace -= connection->pace / PACE_DECAY;
+	if (elapsed >= PACE_DECAY) {
+		connection->pace = 0;
+	} else {
+		connection->pace -= connection->pace * elapsed / PACE_DECAY;
+	}
 }
 
 /* The silence that the last look saw is what counts: since then this process may have slept. */
@@ -165,7 +169,9 @@ static uint64_t watch_stalled(struct sb_connection *connection, struct sb_path *
 	if (now < path->witness_at + grace) {
 		return path->witness_at + grace;
 	}
-	learn_pace(connection, now - since);
+	/* If it was only slow, the next path shall get more time; no more than this, or each
+	 * verdict would make the next one later. */
+	learn_pace(connection, earlier(now - since, 2 * connection->settings.stall));
 	sb_path_suspect(connection, path, "no answer to a probe while another path answers");
 	return now;
 }
@@ -249,7 +255,7 @@ bool sb_watch_calm(struct sb_connection *connection, uint64_t now, uint64_t *nex
 			return false;
 		}
 	}
-	forget_pace(connection);
+	forget_pace(connection, now - connection->last_look);
 	connection->last_look = now;
 	*next = now + (busy ? stall / 8 : stall / 2);
 	return true;
