@@ -252,7 +252,8 @@ bool app_send(struct schedule *schedule, int link)
 			app->sending_index = 0;
 			app->sending++;
 		}
-		if (random_chance(&schedule->random, 2)) {
+		/* With a fault at a step, traffic has to last until that step comes. */
+		if (random_chance(&schedule->random, schedule->step.wanted ? 40 : 2)) {
 			app->send_pause_until = schedule_now(schedule) +
 						random_between(&schedule->random, 0, 8 * SB_MS);
 			break;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * conn_sim --seeds FIRST:LAST | --seed N [--trace] [--mutant NAME]
+ * conn_sim --steps     a second fault at each step of the protocol
  * conn_sim_mutants --mutants LIMIT [NAME]     each mutant has to be noticed within that many seeds
  * Exit status: 0 no violation, 1 a violation (its seed and how to replay it are printed), 2 usage.
  */
@@ -24,6 +25,7 @@ static void quiet(void *context, enum sb_log_level level, const char *line)
 static void usage(void)
 {
 	fprintf(stderr, "usage: conn_sim --seeds FIRST:LAST | --seed N [--trace] [--mutant NAME]\n"
+			"       conn_sim --steps\n"
 			"       conn_sim_mutants --mutants LIMIT [NAME]\n");
 	exit(2);
 }
@@ -40,10 +42,13 @@ static uint64_t number(const char *text, char **end)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"seeds", required_argument, NULL, 's'},   {"seed", required_argument, NULL, 'n'},
-		{"trace", no_argument, NULL, 't'},         {"mutant", required_argument, NULL, 'm'},
-		{"mutants", required_argument, NULL, 'M'}, {NULL, 0, NULL, 0}};
+	static const struct option options[] = {{"seeds", required_argument, NULL, 's'},
+						{"seed", required_argument, NULL, 'n'},
+						{"trace", no_argument, NULL, 't'},
+						{"steps", no_argument, NULL, 'S'},
+						{"mutant", required_argument, NULL, 'm'},
+						{"mutants", required_argument, NULL, 'M'},
+						{NULL, 0, NULL, 0}};
 	static struct schedule schedule;
 	uint64_t first = 1, last = 0, failed = 0, begin, steps = 0;
 	bool trace = false;
@@ -71,6 +76,9 @@ int main(int argc, char **argv)
 				usage();
 			}
 			break;
+		case 'S':
+			sb_log_set(quiet, NULL);
+			return steps_run(trace) != 0;
 		case 'M':
 			sb_log_set(quiet, NULL);
 			limit = number(optarg, &end);

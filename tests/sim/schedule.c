@@ -147,6 +147,7 @@ static void io_event(void *context, const struct sb_event *event)
 	schedule_trace(end->schedule, "link %d %s: %s path %d incarnation %u epoch %u count %u: %s",
 		       end->link, event->is_sender ? "sender" : "receiver", event_name(event->kind),
 		       event->path, event->incarnation, event->epoch, event->count, event->cause);
+	steps_event(end->schedule, event);
 	check_event(end, event);
 }
 
@@ -442,7 +443,7 @@ static void set_up(struct schedule *schedule)
 static void run(struct schedule *schedule)
 {
 	uint64_t start = schedule_now(schedule);
-	bool faults_from_start = random_chance(&schedule->random, 20);
+	bool faults_from_start = !schedule->step.wanted && random_chance(&schedule->random, 20);
 
 	if (faults_from_start) {
 		faults_plan(schedule);
@@ -456,7 +457,9 @@ static void run(struct schedule *schedule)
 	for (int i = 0; i < schedule->link_count; i++) {
 		app_start(schedule, i);
 	}
-	if (!faults_from_start) {
+	if (schedule->step.wanted) {
+		steps_plan(schedule);
+	} else if (!faults_from_start) {
 		faults_plan(schedule);
 	}
 	start = schedule_now(schedule);
@@ -512,7 +515,10 @@ static void tear_down(struct schedule *schedule)
 
 int schedule_run(struct schedule *schedule, uint64_t seed, bool trace)
 {
-	*schedule = (struct schedule){.seed = seed, .trace = trace, .random = {seed}};
+	struct step step = schedule->step;
+
+	*schedule = (struct schedule){.seed = seed, .trace = trace, .random = {seed}, .step = step};
+	schedule->step.hit = false;
 	set_up(schedule);
 	if (schedule->failure[0] == '\0') {
 		run(schedule);

@@ -9,6 +9,8 @@ if(SB_SANITIZE)
 else()
   set(CONN_SIM_SEEDS 1:20000)
 endif()
+add_test(NAME conn_sim_steps COMMAND conn_sim --steps)
+set_tests_properties(conn_sim_steps PROPERTIES TIMEOUT 300 LABELS simulation)
 add_test(NAME conn_sim COMMAND conn_sim --seeds ${CONN_SIM_SEEDS})
 set_tests_properties(conn_sim PROPERTIES TIMEOUT 900 LABELS simulation)
 

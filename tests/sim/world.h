@@ -114,6 +114,21 @@ struct fault {
 };
 #define FAULTS_MAX 16
 void faults_plan(struct schedule *schedule);
+
+/* ---- steps.c: a second fault at each step of the protocol, by name instead of by seed ---- */
+struct step {
+	bool wanted;
+	enum sb_event_kind at; /* when this end reports this event … */
+	bool at_sender;
+	enum fault_kind kind; /* … this hits that rail */
+	int rail;
+	bool hit;
+};
+/* The first fault (the primary's rail) and the second, which waits for its event. */
+void steps_plan(struct schedule *schedule);
+void steps_event(struct schedule *schedule, const struct sb_event *event);
+/* Runs every combination; returns how many failed. */
+int steps_run(bool trace);
 uint64_t faults_due(const struct schedule *schedule);
 void faults_apply(struct schedule *schedule, uint64_t now);
 /* When the last one ended. */
@@ -155,6 +170,7 @@ struct schedule {
 	struct link link[LINKS_MAX];
 	struct fault fault[FAULTS_MAX];
 	int fault_count;
+	struct step step;
 	uint64_t next_events; /* when ports are looked at next */
 	struct sb_connection_settings settings;
 	bool trace;
