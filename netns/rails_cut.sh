@@ -290,12 +290,11 @@ hook_describe() {
 	awk -v way="$3" '{ value = $1 ~ /delay|rate/ ? $2 : $2 / 10000 "%"; print $1 "=" value, way }' "$file"
 }
 
+# status_port HOST RAIL LINKS ADDRESSES, the latter two as `ip -o` shows them for the whole host.
 status_port() {
 	local host=$1 rail=$2 link address faults ends way made=- words=()
-	read -r -a ends <<<"$(near_end "$host" "$rail")"
-	link=$(ip -n "${ends[0]}" -o link show dev "${ends[1]}")
-	address=$(ip -n "${ends[0]}" -o -4 addr show dev "${ends[1]}" | awk '{ sub("/.*", "", $4); print $4; exit }')
-	address=${address:-none}
+	link=$(grep -E "^[0-9]+: rail$rail(@|:)" <<<"$3")
+	address=$(awk -v dev="rail$rail" '$2 == dev { sub("/.*", "", $4); print $4; exit }' <<<"$4")
 	case $link in
 	*LOWER_UP*) link=up ;;
 	*,UP,* | *,UP\>* | *\<UP,*) link=no-carrier ;;
@@ -311,17 +310,19 @@ status_port() {
 	rxe) made=$(device_name "$host" "$rail") ;;
 	sim) made="sbr$rail" ;;
 	esac
-	printf '%-14s %-16s %-10s %-12s %s\n' "host$host.rail$rail" "$address" "$link" "$made" "${faults:--}"
+	printf '%-14s %-16s %-10s %-12s %s\n' "host$host.rail$rail" "${address:-none}" "$link" "$made" "${faults:--}"
 }
 
 rails_status() {
-	local host rail
+	local host rail links addresses
 	require_up
 	echo "rails '$name': $hosts hosts, $rails rails, $device devices, switch $switch, netem $netem"
 	printf '%-14s %-16s %-10s %-12s %s\n' port address link device faults
 	for ((host = 0; host < hosts; host++)); do
+		links=$(ip -n "$(host_ns "$host")" -o link)
+		addresses=$(ip -n "$(host_ns "$host")" -o -4 addr)
 		for ((rail = 0; rail < rails; rail++)); do
-			status_port "$host" "$rail"
+			status_port "$host" "$rail" "$links" "$addresses"
 		done
 	done
 }

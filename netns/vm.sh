@@ -182,7 +182,7 @@ main() {
 		# Emulation loses a guest in early boot now and then; nothing of the command has run yet.
 		guest_failed "the guest died before the command began: once more"
 	done
-	guest_failed "the guest died$([ ! -f "$work/share/started" ] || echo " while the command ran")"
+	guest_failed "the guest died$([ ! -f "$work/share/started" ] || echo " while the command ran") (QEMU's status $status)"
 	exit 125
 }
 

@@ -20,8 +20,7 @@ grep -q 'GID.*198\.18\.1\.1' "$work/devinfo" || fail "no GID of the rail's addre
 pingpong() { # RAIL ARGUMENTS
 	local rail=$1 server
 	shift
-	rails exec host1 timeout 60 ibv_rc_pingpong -d "$(verbs_device 1 "$rail")" -g "$(gid_index 1 "$rail")" "$@" \
-		>"$work/server" 2>&1 &
+	start 1 "$work/server" timeout 60 ibv_rc_pingpong -d "$(verbs_device 1 "$rail")" -g "$(gid_index 1 "$rail")" "$@"
 	server=$!
 	wait_until 30 rails exec host1 bash -c 'grep -q ":4853 .* 0A " /proc/net/tcp /proc/net/tcp6' ||
 		fail "the server doesn't listen: $(cat "$work/server")"
@@ -36,7 +35,7 @@ pingpong 1 -n 20 -s 1000000 -m 4096
 
 # The events of the port; a second process on the device sees them as well.
 for watcher in 1 2; do
-	rails exec host0 stdbuf -oL ibv_asyncwatch -d "$(verbs_device 0 0)" >"$work/events$watcher" 2>&1 &
+	start 0 "$work/events$watcher" stdbuf -oL ibv_asyncwatch -d "$(verbs_device 0 0)"
 done
 seen() { # COUNT WORDS
 	for watcher in 1 2; do

@@ -22,6 +22,12 @@ fail() {
 
 rails() { "$top/netns/rails.sh" --name "$name" "$@"; }
 
+# A command on a host in the background, output to file $2; the job is the command itself, so that the
+# end of the test ends it.
+start() {
+	"$top/netns/rails.sh" --name "$name" exec "host$1" "${@:3}" >"$2" 2>&1 &
+}
+
 clean_up() {
 	local jobs
 	jobs=$(jobs -p)
