@@ -17,7 +17,7 @@ for argument; do
 	*) build=$argument ;;
 	esac
 done
-[ $install = 0 ] || install_packages build test
+[ $install = 0 ] || install_packages build test demo
 
 configure_and_build() { # FOLDER CMAKE_ARGUMENTS…
 	local folder=$1; shift
