@@ -267,7 +267,7 @@ struct sb_region {
 	struct sb_record *record_out;   /* sender: staging, one per seq */
 	struct sb_control *control_out; /* staging, SB_MAILBOX_SLOTS per path */
 	uint8_t *probe_out;             /* one probe per path */
-	uint64_t *count_out;            /* receiver: one count per path */
+	struct sb_count *count_out;     /* receiver: one count per path */
 	uint8_t *base;
 	size_t bytes;
 	struct sb_memory *memory;

@@ -214,7 +214,7 @@ static int make_region(struct sb_connection *connection)
 
 	control = (control + 63) / 64 * 64;
 	region->bytes = (ring + staging + control + paths * SB_PROBE_BYTES +
-			 paths * sizeof(uint64_t) + 4095) /
+			 paths * sizeof(struct sb_count) + 4095) /
 			4096 * 4096;
 	base = aligned_alloc(4096, region->bytes);
 	if (base == NULL) {
@@ -227,7 +227,7 @@ static int make_region(struct sb_connection *connection)
 	region->record_out = (struct sb_record *)(base + ring);
 	region->control_out = (struct sb_control *)(base + ring + staging);
 	region->probe_out = base + ring + staging + control;
-	region->count_out = (uint64_t *)(region->probe_out + paths * SB_PROBE_BYTES);
+	region->count_out = (struct sb_count *)(region->probe_out + paths * SB_PROBE_BYTES);
 	result = sb_memory_register(connection->device, connection->device_count, base,
 				    region->bytes, SB_MEMORY_HOST, SB_MEMORY_ACCESS,
 				    &region->memory);

@@ -91,7 +91,8 @@ static int write_cts(struct sb_connection *connection, struct sb_recv_slot *slot
 		cts->line[i].count = (uint8_t)slot->count;
 		cts->line[i].path = (uint8_t)path->index;
 		cts->line[i].received = (uint16_t)connection->resume;
-		cts->line[i].stamp = sb_cts_stamp(seq, connection->epoch);
+		cts->line[i].seal =
+			sb_cts_seal(&cts->line[i], sb_cts_stamp(seq, connection->epoch));
 	}
 	sge = (struct ibv_sge){
 		.addr = (uintptr_t)first,
@@ -137,10 +138,11 @@ static void write_count(struct sb_connection *connection)
 	if (!sb_path_up(path)) {
 		return; /* taking stock follows, and carries the count */
 	}
-	connection->region.count_out[path->index] = connection->resume;
+	connection->region.count_out[path->index] =
+		(struct sb_count){connection->resume, ~connection->resume};
 	sge = (struct ibv_sge){
 		.addr = (uintptr_t)&connection->region.count_out[path->index],
-		.length = sizeof(uint64_t),
+		.length = sizeof(struct sb_count),
 		.lkey = sb_path_lkey(path, connection->region.memory),
 	};
 	work = (struct ibv_send_wr){

@@ -25,7 +25,23 @@ static uint64_t oldest_kept(const struct sb_connection *connection)
 
 /* ---- matching ---- */
 
-static const struct sb_cts *find_cts(struct sb_connection *connection, uint64_t seq)
+/* Copies the group's other lines; false while they are not all there. */
+static bool read_group(const struct sb_cts *cts, uint64_t stamp, struct sb_cts *copy)
+{
+	uint32_t count = copy->line[CTS_LAST].count;
+
+	if (count > SB_GROUP_MAX) {
+		return true; /* open_group() refuses it */
+	}
+	for (uint32_t i = SB_GROUP_MAX - count; i < CTS_LAST; i++) {
+		if (sb_cts_read(&copy->line[i], &cts->line[i]) != stamp) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool find_cts(struct sb_connection *connection, uint64_t seq, struct sb_cts *copy)
 {
 	uint64_t wanted = sb_cts_stamp(seq, connection->epoch);
 	bool all = connection->settings.spread || connection->looks++ % LOOK_EVERY == 0;
@@ -35,21 +51,21 @@ static const struct sb_cts *find_cts(struct sb_connection *connection, uint64_t 
 		int index = (connection->cts_path + i) % connection->path_count;
 		struct sb_cts *cts = &connection->region.path[index].cts[seq % SB_WINDOW];
 
-		uint64_t found;
+		uint64_t found, stamp;
 
 		if (SB_MUTANT(SHARED_CTS_RING)) {
 			cts = &connection->region.path[0].cts[seq % SB_WINDOW];
 		}
-		found = __atomic_load_n(&cts->line[CTS_LAST].stamp, __ATOMIC_ACQUIRE);
+		found = stamp = sb_cts_read(&copy->line[CTS_LAST], &cts->line[CTS_LAST]);
 		if (SB_MUTANT(NO_EPOCH_CHECK)) {
 			found = found >> 16 == wanted >> 16 ? wanted : 0;
 		}
-		if (found == wanted) {
+		if (found == wanted && read_group(cts, stamp, copy)) {
 			connection->cts_path = index;
-			return cts;
+			return true;
 		}
 	}
-	return NULL;
+	return false;
 }
 
 /* Where a group goes whose named path is not usable here. */
@@ -128,9 +144,10 @@ static struct sb_send_buffer *find_buffer(struct sb_connection *connection, uint
 	struct sb_send_group *group = group_of(connection, connection->head);
 
 	if (group->state == SB_SEND_FREE || group->state == SB_SEND_DONE) {
-		const struct sb_cts *cts = find_cts(connection, connection->head);
+		struct sb_cts cts;
 
-		if (cts == NULL || !open_group(connection, group, cts)) {
+		if (!find_cts(connection, connection->head, &cts) ||
+		    !open_group(connection, group, &cts)) {
 			return NULL;
 		}
 	}
@@ -417,9 +434,12 @@ void sb_send_acknowledged(struct sb_connection *connection, uint64_t resume)
 void sb_send_read_counts(struct sb_connection *connection)
 {
 	for (int i = 0; i < connection->path_count; i++) {
-		sb_send_acknowledged(
-			connection,
-			__atomic_load_n(&connection->region.path[i].received, __ATOMIC_ACQUIRE));
+		const struct sb_count *count = &connection->region.path[i].received;
+		uint64_t resume = __atomic_load_n(&count->resume, __ATOMIC_RELAXED);
+
+		if (__atomic_load_n(&count->inverse, __ATOMIC_RELAXED) == ~resume) {
+			sb_send_acknowledged(connection, resume);
+		}
 	}
 }
 

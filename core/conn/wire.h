@@ -7,12 +7,14 @@
 #ifndef SB_CONN_WIRE_H
 #define SB_CONN_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "switchback.h"
 #include "verbs/qp.h"
 
-#define SB_WIRE_VERSION 1
+#define SB_WIRE_VERSION 2
 
 #define SB_WINDOW        256u /* seqs in flight: slots of each ring, bits of the received set */
 #define SB_MAILBOX_SLOTS 32u
@@ -20,8 +22,10 @@
 
 /* ---- CTS: receiver -> sender's ring of one path ----
  * A group of n buffers fills lines [SB_GROUP_MAX - n, SB_GROUP_MAX) of its slot, so that it always
- * ends with the slot. One RDMA WRITE places bytes in order, so whoever sees the last line's stamp
- * (its last 8 bytes) sees all lines. */
+ * ends with the slot. The sender reads it from memory without a completion, and nothing orders the
+ * bytes of one RDMA WRITE for such a reader: the kernel's rxe copies them last first on some
+ * processors. So each line's seal holds its stamp together with a hash of all that is before it,
+ * and a line that is not whole does not show the stamp that is waited for. */
 struct sb_cts_line {
 	uint64_t address;
 	uint64_t bytes;
@@ -30,7 +34,7 @@ struct sb_cts_line {
 	uint8_t count;     /* n, in the last line */
 	uint8_t path;      /* the path that the data has to take, in the last line */
 	uint16_t received; /* low bits of the receiver's resume, in the last line (SEND_ACK) */
-	uint64_t stamp;    /* sb_cts_stamp(seq, epoch); 0 is never valid */
+	uint64_t seal;     /* sb_cts_seal() */
 };
 _Static_assert(sizeof(struct sb_cts_line) == 64, "a CTS line is a cache line");
 struct sb_cts {
@@ -42,6 +46,37 @@ static inline uint64_t sb_cts_stamp(uint64_t seq, uint32_t epoch)
 	/* 48 bits of the seq never come round; an old record of the same seq is a few epochs old at
 	 * the most. */
 	return (seq << 16) | (epoch & 0xffff);
+}
+
+typedef uint64_t __attribute__((may_alias)) sb_cts_word;
+
+/* The seal of a line with this stamp; and, given the seal, the stamp if the line is whole. */
+static inline uint64_t sb_cts_seal(const struct sb_cts_line *line, uint64_t stamp)
+{
+	const char *bytes = (const char *)line;
+	uint64_t hash = 0x9e3779b97f4a7c15;
+
+	for (size_t i = 0; i < offsetof(struct sb_cts_line, seal); i += sizeof(uint64_t)) {
+		uint64_t word;
+
+		memcpy(&word, bytes + i, sizeof(word));
+		hash = (hash ^ word) * 0xff51afd7ed558ccd;
+		hash ^= hash >> 32;
+	}
+	return hash ^ stamp;
+}
+
+/* Copies a line that may be written meanwhile, each byte read once; returns its stamp if it is
+ * whole, else a value that is no stamp. */
+static inline uint64_t sb_cts_read(struct sb_cts_line *copy, const struct sb_cts_line *line)
+{
+	uint64_t words[sizeof(*line) / sizeof(uint64_t)];
+
+	for (size_t i = 0; i < sizeof(*line) / sizeof(uint64_t); i++) {
+		words[i] = __atomic_load_n((const sb_cts_word *)line + i, __ATOMIC_RELAXED);
+	}
+	memcpy(copy, words, sizeof(*copy));
+	return sb_cts_seal(copy, copy->seal);
 }
 
 /* ---- completion record: sender -> receiver's ring of one path, RDMA_WRITE_WITH_IMM ---- */
@@ -154,6 +189,12 @@ struct sb_region_info {
 };
 
 /* ---- the region: what each end registers for the other. Same layout at both ends. ---- */
+/* ---- the receiver's count on its own: receiver -> sender, read from memory like a CTS ---- */
+struct sb_count {
+	uint64_t resume;
+	uint64_t inverse; /* ~resume, else it is not whole */
+};
+
 struct sb_region_path {
 	union {
 		struct sb_cts cts[SB_WINDOW];       /* at the sender */
@@ -161,9 +202,9 @@ struct sb_region_path {
 	};
 	struct sb_control mailbox[SB_MAILBOX_SLOTS];
 	uint8_t probe[SB_PROBE_BYTES];
-	uint64_t received; /* at the sender: the receiver's resume, written on its own when idle */
-	uint64_t flushed;  /* at the receiver: where its own flush reads land */
-	uint64_t unused[6];
+	struct sb_count received; /* at the sender: the receiver's resume, written when idle */
+	uint64_t flushed;         /* at the receiver: where its own flush reads land */
+	uint64_t unused[5];
 };
 
 #endif
