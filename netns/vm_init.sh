@@ -32,6 +32,10 @@ mount -t tmpfs tmpfs /new/run
 mount --move /dev /new/dev
 mount --move /proc /new/proc
 mount --move /sys /new/sys
+ln -s /proc/self/fd /new/dev/fd
+ln -s /proc/self/fd/0 /new/dev/stdin
+ln -s /proc/self/fd/1 /new/dev/stdout
+ln -s /proc/self/fd/2 /new/dev/stderr
 mkdir -p /new/dev/pts /new/dev/shm /new/run/job "/new/lib/modules/$(uname -r)"
 mount -t devpts devpts /new/dev/pts
 mount -t tmpfs tmpfs /new/dev/shm

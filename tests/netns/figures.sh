@@ -16,8 +16,9 @@ faults() { # PORTS HOW [WAY]
 	done
 }
 
+# The command goes before the ranks, which leave it little where there are few CPUs.
 perf() {
-	local options=(--netns "$name" --fault-command "$top/netns/rails.sh --name $name" --check --max-bytes 256K)
+	local options=(--netns "$name" --fault-command "nice -n -15 $top/netns/rails.sh --name $name" --check --max-bytes 256K)
 	[ "$device" != sim ] || options+=(--fabric "$name")
 	timeout 300 "$build/switchback" perf sendrecv "${options[@]}" "$@" --json "$work/json" >"$work/log" 2>&1 ||
 		fail "exit status $?: $(tail -n 20 "$work/log")"
@@ -28,11 +29,11 @@ row() { # LABEL PORTS HOW [WAY]
 	shift
 	mapfile -t arguments < <(faults "$@")
 	perf "${arguments[@]}" --duration "$((4 + 2 * cycles * half))s"
-	jq -r --arg device "$device" --arg label "$label" '
+	jq -r --arg device "$device" --arg what "$label" '
 		def spread: map(select(. != null)) | sort | if length == 0 then "-" else
 			"\(.[length / 2 | floor] * 10 | round / 10) / \(.[-1] * 10 | round / 10)" end;
-		"| \($device) | \($label) | \(.failovers | length) | \([.failovers[].blackout_ms] | spread) | \(.failbacks | length) | "
-		+ "\([.failbacks[].gap_ms] | spread) | \(.verify.messages) | \(.verify.errors) |"' "$work/json"
+		"| \($device) | \($what) | \(.failovers | length) | \([.failovers[].blackout_ms] | spread) | \(.failbacks | length) | "
+		+ "\([.failbacks[].gap_ms] | spread) | \(.verify.messages) | \(.verify.errors) |"' "$work/json" || fail "no row"
 }
 
 bridge=bridge
