@@ -29,16 +29,16 @@ configure_and_build() { # FOLDER CMAKE_ARGUMENTS…
 # Tests that a machine can't run end with 77 and a line that begins with "skipped:".
 run_tests() { # FOLDER CTEST_ARGUMENTS…
 	local folder=$1; shift
-	ctest --test-dir "$folder" --output-on-failure "$@" || failed=1
+	ctest --test-dir "$folder" --output-on-failure "$@" || failures+=("tests in $folder")
 	awk '/^[0-9]+\/[0-9]+ Testing: /{name=$3} tolower($0) ~ /^skipped/{print "not run here: " name ": " $0}' \
 		"$folder/Testing/Temporary/LastTest.log"
 }
 
-failed=0
+failures=()
 echo "== build"
 configure_and_build "$build"
 echo "== formatting and static analysis"
-tests/lint.sh "$build" || failed=1
+tests/lint.sh "$build" || failures+=("formatting and static analysis")
 echo "== tests"
 run_tests "$build"
 if [ $quick = 0 ]; then
@@ -47,4 +47,8 @@ if [ $quick = 0 ]; then
 	echo "== tests with ASan and UBSan (the model is the same program in both builds: not again)"
 	run_tests "$build-asan" -LE model
 fi
-exit $failed
+if [ ${#failures[@]} -gt 0 ]; then
+	printf 'FAILED: %s\n' "${failures[@]}"
+	exit 1
+fi
+echo "all passed"

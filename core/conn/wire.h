@@ -70,12 +70,10 @@ static inline uint64_t sb_cts_seal(const struct sb_cts_line *line, uint64_t stam
  * whole, else a value that is no stamp. */
 static inline uint64_t sb_cts_read(struct sb_cts_line *copy, const struct sb_cts_line *line)
 {
-	uint64_t words[sizeof(*line) / sizeof(uint64_t)];
-
 	for (size_t i = 0; i < sizeof(*line) / sizeof(uint64_t); i++) {
-		words[i] = __atomic_load_n((const sb_cts_word *)line + i, __ATOMIC_RELAXED);
+		((sb_cts_word *)copy)[i] =
+			__atomic_load_n((const sb_cts_word *)line + i, __ATOMIC_RELAXED);
 	}
-	memcpy(copy, words, sizeof(*copy));
 	return sb_cts_seal(copy, copy->seal);
 }
 
