@@ -79,6 +79,10 @@ static uint32_t *given_counter(const struct ibv_async_event *event, pthread_mute
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		*lock = &event->element.qp->mutex;
 		return &to_qp(event->element.qp)->events_given;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		*lock = &event->element.srq->mutex;
+		return &to_srq(event->element.srq)->events_given;
 	default:
 		return NULL;
 	}
@@ -169,6 +173,10 @@ VERBS_EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 	if (event->event_type == IBV_EVENT_CQ_ERR) {
 		event->element.cq->async_events_completed++;
 		pthread_cond_signal(&event->element.cq->cond);
+	} else if (event->event_type == IBV_EVENT_SRQ_ERR ||
+		   event->event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
+		event->element.srq->events_completed++;
+		pthread_cond_signal(&event->element.srq->cond);
 	} else {
 		event->element.qp->events_completed++;
 		pthread_cond_signal(&event->element.qp->cond);

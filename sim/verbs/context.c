@@ -35,12 +35,14 @@ static void operations_fill(struct verbs_context *verbs)
 	verbs->query_device_ex = query_device_ex;
 	verbs->create_cq_ex = cq_create_ex;
 	verbs->create_qp_ex = qp_create_ex;
+	verbs->create_srq_ex = srq_create_ex;
 	ops->_compat_query_device = ibv_query_device;
 	ops->_compat_query_port = compat_query_port;
 	ops->poll_cq = cq_poll;
 	ops->req_notify_cq = cq_req_notify;
 	ops->post_send = qp_post_send;
 	ops->post_recv = qp_post_recv;
+	ops->post_srq_recv = srq_post_recv;
 }
 
 /* The device's NIC, made for the first context. */

@@ -35,6 +35,7 @@
 #define SIM_MAX_RD_ATOMIC 128
 #define SIM_MAX_MR        (1 << 24)
 #define SIM_GID_COUNT     2
+#define GRH_BYTES         40
 
 #define container_of(pointer, type, member)                                                        \
 	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
@@ -187,7 +188,32 @@ struct sim_cq {
 	struct ibv_wc current;
 };
 
+/* A ring of receive requests. */
+struct sim_receives {
+	struct {
+		uint64_t wr_id;
+		uint32_t num_sge;
+	} * entries;
+	struct ibv_sge *sges; /* max_sge for each */
+	uint32_t max_wr, max_sge;
+	uint32_t head, tail;
+};
+
+struct sim_srq {
+	struct ibv_srq srq;
+	struct sim_receives receives;
+	uint32_t limit;              /* 0: not armed */
+	_Atomic uint32_t references; /* QPs */
+	uint32_t events_given;
+};
+
+struct sim_ah {
+	struct ibv_ah ah;
+	struct wire_route route;
+};
+
 struct sim_wr_list;
+struct sim_ud;
 
 struct sim_qp {
 	union {
@@ -195,7 +221,9 @@ struct sim_qp {
 		struct ibv_qp_ex ex;
 	};
 	struct sim_nic *nic;
+	/* The transport: one of the two. */
 	struct rc_qp *rc;
+	struct sim_ud *ud;
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;
 	bool extended; /* made with ibv_wr_* operations */
@@ -243,6 +271,16 @@ static inline struct sim_channel *to_channel(struct ibv_comp_channel *channel)
 static inline struct sim_qp *to_qp(struct ibv_qp *qp)
 {
 	return container_of(qp, struct sim_qp, qp);
+}
+
+static inline struct sim_srq *to_srq(struct ibv_srq *srq)
+{
+	return container_of(srq, struct sim_srq, srq);
+}
+
+static inline struct sim_ah *to_ah(struct ibv_ah *ah)
+{
+	return container_of(ah, struct sim_ah, ah);
 }
 
 /* ---- host.c: where devices come from ---- */
@@ -318,7 +356,7 @@ void channel_forget(struct sim_cq *cq);
 
 /* ---- qp.c, post.c, qp_ex.c ---- */
 
-/* -EOPNOTSUPP for other types than RC. */
+/* -EOPNOTSUPP for other types than RC and UD. */
 int qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struct ibv_qp **qp);
 struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int qp_post_send(struct ibv_qp *qp, struct ibv_send_wr *list, struct ibv_send_wr **bad);
@@ -327,6 +365,40 @@ int qp_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *list, struct ibv_recv_wr
 int qp_ex_init(struct sim_qp *qp);
 void qp_ex_free(struct sim_qp *qp);
 extern const struct rc_ops qp_rc_ops;
+
+/* ---- ud.c: like their rc_… counterparts; with the NIC's lock held ---- */
+
+int ud_create(struct sim_qp *qp, const struct ibv_qp_cap *cap);
+void ud_free(struct sim_qp *qp);
+int ud_modify(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask);
+void ud_query(const struct sim_qp *qp, struct ibv_qp_attr *attr);
+int ud_post_send(struct sim_qp *qp, struct ibv_send_wr *list, struct ibv_send_wr **bad);
+int ud_post_recv(struct sim_qp *qp, struct ibv_recv_wr *list, struct ibv_recv_wr **bad);
+void ud_receive(struct sim_qp *qp, const struct rc_view *view,
+		const struct wire_received *received);
+
+/* ---- ah.c ---- */
+
+/* Resolves a path; with the NIC's lock held. -EINVAL: no such port or GID, -ENODATA: no address. */
+int route_resolve(struct sim_nic *nic, const struct ibv_ah_attr *attr, struct wire_route *route);
+/* The 40 bytes in front of a datagram of `length` bytes (from the BTH on). */
+void grh_build(const uint8_t source_gid[16], const uint8_t destination_gid[16], uint32_t length,
+	       uint8_t grh[GRH_BYTES]);
+
+/* ---- srq.c; with the NIC's lock held but for the two for applications ---- */
+
+int receives_init(struct sim_receives *receives, uint32_t max_wr, uint32_t max_sge);
+void receives_free(struct sim_receives *receives);
+uint32_t receives_count(const struct sim_receives *receives);
+/* -EINVAL: too many SGEs, -ENOMEM: full. */
+int receives_post(struct sim_receives *receives, const struct ibv_recv_wr *wr);
+/* The number of SGEs, or -ENOENT. */
+int receives_take(struct sim_receives *receives, uint64_t *wr_id, struct ibv_sge *sges,
+		  unsigned max_sge);
+/* An rc_take_receive_fn. */
+int srq_take(void *source, uint64_t *wr_id, struct ibv_sge *sges, unsigned max_sge);
+struct ibv_srq *srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+int srq_post_recv(struct ibv_srq *srq, struct ibv_recv_wr *list, struct ibv_recv_wr **bad);
 
 /* ---- async.c ---- */
 

@@ -249,6 +249,10 @@ static void nic_packet(void *context, const struct wire_received *received, uint
 		return;
 	}
 	qp = nic_find_qp(nic, view.header.qpn);
+	if (qp && qp->ud) {
+		ud_receive(qp, &view, received);
+		return;
+	}
 	/* An RC QP listens to its peer's port only. */
 	if (!qp || !qp->routed ||
 	    memcmp(qp->route.destination_gid, received->source_gid, 16) != 0) {
@@ -271,7 +275,7 @@ static void waiting_qps_fail(struct sim_nic *nic, uint64_t now)
 {
 	for (uint32_t i = 0; i < nic->qp_buckets; i++) {
 		for (struct sim_qp *qp = nic->qps[i]; qp; qp = qp->next_in_bucket) {
-			if (rc_next_deadline(qp->rc) != RC_NO_DEADLINE) {
+			if (qp->rc && rc_next_deadline(qp->rc) != RC_NO_DEADLINE) {
 				rc_fail(qp->rc, IBV_WC_WR_FLUSH_ERR, now);
 			}
 		}

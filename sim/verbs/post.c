@@ -12,6 +12,8 @@ int qp_post_send(struct ibv_qp *ibv, struct ibv_send_wr *list, struct ibv_send_w
 	if (qp->nic->dead) {
 		*bad = list;
 		code = -EIO;
+	} else if (qp->ud) {
+		code = ud_post_send(qp, list, bad);
 	} else {
 		code = rc_post_send(qp->rc, list, bad, nic_now(qp->nic));
 		/* Also after an error: those before the bad one are posted. */
@@ -30,6 +32,8 @@ int qp_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *list, struct ibv_recv_w
 	if (qp->nic->dead) {
 		*bad = list;
 		code = -EIO;
+	} else if (qp->ud) {
+		code = ud_post_recv(qp, list, bad);
 	} else {
 		code = rc_post_recv(qp->rc, list, bad, nic_now(qp->nic));
 	}

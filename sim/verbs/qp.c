@@ -9,7 +9,7 @@ static int cap_check(const struct ibv_qp_init_attr *attr)
 {
 	const struct ibv_qp_cap *cap = &attr->cap;
 
-	if (attr->qp_type != IBV_QPT_RC || attr->srq) {
+	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UD) {
 		return -EOPNOTSUPP;
 	}
 	if (!attr->send_cq || !attr->recv_cq || cap->max_send_wr > SIM_MAX_QP_WR ||
@@ -28,13 +28,16 @@ static int rc_create(struct sim_qp *qp, const struct ibv_qp_init_attr *attr)
 		.owner = qp,
 		.settings = &qp->nic->settings,
 		.qpn = qp->qp.qp_num,
-		.max_send_wr = attr->cap.max_send_wr ? attr->cap.max_send_wr : 1,
-		.max_recv_wr = attr->cap.max_recv_wr ? attr->cap.max_recv_wr : 1,
-		.max_send_sge = attr->cap.max_send_sge ? attr->cap.max_send_sge : 1,
-		.max_recv_sge = attr->cap.max_recv_sge ? attr->cap.max_recv_sge : 1,
-		.max_inline = attr->cap.max_inline_data,
+		.max_send_wr = qp->cap.max_send_wr,
+		.max_recv_wr = qp->cap.max_recv_wr,
+		.max_send_sge = qp->cap.max_send_sge,
+		.max_recv_sge =
+			attr->srq ? to_srq(attr->srq)->receives.max_sge : qp->cap.max_recv_sge,
+		.max_inline = qp->cap.max_inline_data,
 		.max_rd_atomic = SIM_MAX_RD_ATOMIC,
 		.sq_sig_all = attr->sq_sig_all,
+		.take_receive = attr->srq ? srq_take : NULL,
+		.receive_source = attr->srq ? to_srq(attr->srq) : NULL,
 	};
 	size_t bytes = rc_qp_bytes(&config);
 	void *memory;
@@ -48,9 +51,19 @@ static int rc_create(struct sim_qp *qp, const struct ibv_qp_init_attr *attr)
 	}
 	memset(memory, 0, bytes);
 	qp->rc = rc_qp_init(memory, &config);
-	qp->cap = (struct ibv_qp_cap){config.max_send_wr, config.max_recv_wr, config.max_send_sge,
-				      config.max_recv_sge, config.max_inline};
 	return 0;
+}
+
+/* What is granted: at least one of each, and no receives of its own beside an SRQ. */
+static struct ibv_qp_cap cap_grant(const struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_cap cap = attr->cap;
+
+	cap.max_send_wr = cap.max_send_wr ? cap.max_send_wr : 1;
+	cap.max_send_sge = cap.max_send_sge ? cap.max_send_sge : 1;
+	cap.max_recv_wr = attr->srq ? 0 : (cap.max_recv_wr ? cap.max_recv_wr : 1);
+	cap.max_recv_sge = attr->srq ? 0 : (cap.max_recv_sge ? cap.max_recv_sge : 1);
+	return cap;
 }
 
 static void qp_fill(struct sim_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
@@ -62,6 +75,8 @@ static void qp_fill(struct sim_qp *qp, struct ibv_pd *pd, const struct ibv_qp_in
 	qp->qp.pd = pd;
 	qp->qp.send_cq = attr->send_cq;
 	qp->qp.recv_cq = attr->recv_cq;
+	qp->qp.srq = attr->srq;
+	qp->cap = cap_grant(attr);
 	qp->qp.state = IBV_QPS_RESET;
 	qp->qp.qp_type = attr->qp_type;
 	pthread_mutex_init(&qp->qp.mutex, NULL);
@@ -73,6 +88,7 @@ static void qp_free(struct sim_qp *qp)
 	qp_ex_free(qp);
 	pthread_mutex_destroy(&qp->qp.mutex);
 	pthread_cond_destroy(&qp->qp.cond);
+	ud_free(qp);
 	free(qp->rc);
 	free(qp);
 }
@@ -106,7 +122,7 @@ int qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struct ibv_qp **
 	pthread_mutex_lock(&nic->lock);
 	code = number_take(nic, &qp->qp.qp_num);
 	if (code == 0) {
-		code = rc_create(qp, attr);
+		code = attr->qp_type == IBV_QPT_UD ? ud_create(qp, &qp->cap) : rc_create(qp, attr);
 	}
 	if (code == 0) {
 		code = nic_add_qp(nic, qp);
@@ -121,6 +137,9 @@ int qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struct ibv_qp **
 	atomic_fetch_add(&to_pd(pd)->references, 1);
 	atomic_fetch_add(&to_cq(attr->send_cq)->references, 1);
 	atomic_fetch_add(&to_cq(attr->recv_cq)->references, 1);
+	if (attr->srq) {
+		atomic_fetch_add(&to_srq(attr->srq)->references, 1);
+	}
 	*result = &qp->qp;
 	return 0;
 }
@@ -177,9 +196,7 @@ static int mtu_bytes(enum ibv_mtu mtu)
 static int attributes_check(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask,
 			    struct wire_route *route)
 {
-	const struct ibv_global_route *grh = &attr->ah_attr.grh;
 	struct wire_state state = {0};
-	union ibv_gid own;
 
 	if (((mask & IBV_QP_PORT) && attr->port_num != 1) ||
 	    ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index != 0)) {
@@ -194,19 +211,8 @@ static int attributes_check(struct sim_qp *qp, const struct ibv_qp_attr *attr, i
 	if (!(mask & IBV_QP_AV)) {
 		return 0;
 	}
-	if (!attr->ah_attr.is_global || attr->ah_attr.port_num != 1 ||
-	    grh->sgid_index >= SIM_GID_COUNT || gid_to_mapped(&grh->dgid, route->destination_gid)) {
-		return -EINVAL;
-	}
-	query_gid(qp->nic, 1, &own);
-	if (own.global.interface_id == 0) {
-		return -ENODATA;
-	}
-	memcpy(route->source_gid, own.raw, sizeof(route->source_gid));
 	route->source_port = (uint16_t)(0xc000 | (qp->qp.qp_num & 0x3fff));
-	route->traffic_class = grh->traffic_class;
-	route->hop_limit = grh->hop_limit;
-	return 0;
+	return route_resolve(qp->nic, &attr->ah_attr, route);
 }
 
 static int qp_modify(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
@@ -215,7 +221,8 @@ static int qp_modify(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask
 	int code = qp->nic->dead ? -EIO : attributes_check(qp, attr, mask, &route);
 
 	if (code == 0) {
-		code = rc_modify(qp->rc, attr, mask, nic_now(qp->nic));
+		code = qp->ud ? ud_modify(qp, attr, mask)
+			      : rc_modify(qp->rc, attr, mask, nic_now(qp->nic));
 	}
 	if (code) {
 		return code;
@@ -230,7 +237,9 @@ static int qp_modify(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask
 			qp->routed = false;
 		}
 	}
-	nic_progress_qp(qp->nic, qp);
+	if (qp->rc) {
+		nic_progress_qp(qp->nic, qp);
+	}
 	return 0;
 }
 
@@ -252,7 +261,11 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int 
 
 	(void)attr_mask;
 	pthread_mutex_lock(&qp->nic->lock);
-	rc_query(qp->rc, attr);
+	if (qp->ud) {
+		ud_query(qp, attr);
+	} else {
+		rc_query(qp->rc, attr);
+	}
 	ibv->state = attr->qp_state;
 	pthread_mutex_unlock(&qp->nic->lock);
 	attr->cap = qp->cap;
@@ -260,6 +273,7 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int 
 		.qp_context = ibv->qp_context,
 		.send_cq = ibv->send_cq,
 		.recv_cq = ibv->recv_cq,
+		.srq = ibv->srq,
 		.cap = qp->cap,
 		.qp_type = ibv->qp_type,
 		.sq_sig_all = qp->sq_sig_all,
@@ -284,6 +298,9 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 	atomic_fetch_sub(&to_pd(ibv->pd)->references, 1);
 	atomic_fetch_sub(&to_cq(ibv->send_cq)->references, 1);
 	atomic_fetch_sub(&to_cq(ibv->recv_cq)->references, 1);
+	if (ibv->srq) {
+		atomic_fetch_sub(&to_srq(ibv->srq)->references, 1);
+	}
 	qp_free(qp);
 	return 0;
 }

@@ -210,6 +210,17 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *address, size_t lengt
 	wr_set_inline_data_list(ex, 1, &buffer);
 }
 
+static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+{
+	struct sim_wr *entry = wr_current(ex);
+
+	if (entry) {
+		entry->wr.wr.ud.ah = ah;
+		entry->wr.wr.ud.remote_qpn = qpn;
+		entry->wr.wr.ud.remote_qkey = qkey;
+	}
+}
+
 /* Operations that no QP of this device is made with: the list fails. */
 
 static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t address,
@@ -241,12 +252,6 @@ static void wr_key_refused(struct ibv_qp_ex *ex, uint32_t rkey)
 static void wr_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t size, uint16_t mss)
 {
 	(void)header, (void)size, (void)mss;
-	fail(to_qp_ex(ex)->list, EOPNOTSUPP);
-}
-
-static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
-{
-	(void)ah, (void)qpn, (void)qkey;
 	fail(to_qp_ex(ex)->list, EOPNOTSUPP);
 }
 

@@ -9,59 +9,7 @@
 		return NULL;                                                                       \
 	} while (0)
 
-/* ---- shared receive queues, address handles, multicast ---- */
-
-VERBS_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
-{
-	(void)pd, (void)attr;
-	REFUSE_POINTER;
-}
-
-VERBS_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
-{
-	(void)srq, (void)attr, (void)mask;
-	return EOPNOTSUPP;
-}
-
-VERBS_EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
-{
-	(void)srq, (void)attr;
-	return EOPNOTSUPP;
-}
-
-VERBS_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
-{
-	(void)srq;
-	return EOPNOTSUPP;
-}
-
-VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
-{
-	(void)pd, (void)attr;
-	REFUSE_POINTER;
-}
-
-VERBS_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num,
-				     struct ibv_wc *wc, struct ibv_grh *grh,
-				     struct ibv_ah_attr *ah_attr)
-{
-	(void)context, (void)port_num, (void)wc, (void)grh, (void)ah_attr;
-	errno = EOPNOTSUPP;
-	return -1;
-}
-
-VERBS_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
-						  struct ibv_grh *grh, uint8_t port_num)
-{
-	(void)pd, (void)wc, (void)grh, (void)port_num;
-	REFUSE_POINTER;
-}
-
-VERBS_EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
-{
-	(void)ah;
-	return EOPNOTSUPP;
-}
+/* ---- multicast ---- */
 
 VERBS_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
@@ -186,13 +134,6 @@ static int dealloc_mw(struct ibv_mw *mw)
 	return EOPNOTSUPP;
 }
 
-static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *list, struct ibv_recv_wr **bad)
-{
-	(void)srq;
-	*bad = list;
-	return EOPNOTSUPP;
-}
-
 static int close_xrcd(struct ibv_xrcd *xrcd)
 {
 	(void)xrcd;
@@ -205,6 +146,5 @@ void refused_fill(struct verbs_context *verbs)
 	verbs->context.ops.alloc_mw = alloc_mw;
 	verbs->context.ops.bind_mw = bind_mw;
 	verbs->context.ops.dealloc_mw = dealloc_mw;
-	verbs->context.ops.post_srq_recv = post_srq_recv;
 	verbs->close_xrcd = close_xrcd;
 }

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Programs of rdma-core, unchanged, on the simulated device: ibv_devices, ibv_devinfo,
-# ibv_rc_pingpong between two processes, polling and with events, of many sizes and MTUs.
+# ibv_rc_pingpong between two processes, polling and with events, of many sizes and MTUs; then the
+# ping-pongs by shared receive queue and by datagrams.
 set -u
 . "$(dirname "$0")/lib/sim.sh"
-need ibv_devices ibv_devinfo ibv_rc_pingpong
+need ibv_devices ibv_devinfo ibv_rc_pingpong ibv_srq_pingpong ibv_ud_pingpong
 fabric_make
 
 on 0 ibv_devices > "$work/devices" || fail "ibv_devices failed"
@@ -27,11 +28,11 @@ for wrong in "SWITCHBACK_FABRIC=$fabric SWITCHBACK_HOST=" "SWITCHBACK_FABRIC=$fa
 done
 
 pingpong() {
-	local port
+	local port program=${program:-ibv_rc_pingpong}
 	port=$(free_port)
-	start 0 "$work/server" timeout 60 ibv_rc_pingpong -p "$port" -d sbr0 -g 1 "$@"
+	start 0 "$work/server" timeout 60 $program -p "$port" -d sbr0 -g 1 "$@"
 	wait_listening "$port" || fail "server of '$*' doesn't listen: $(cat "$work/server")"
-	on 1 timeout 60 ibv_rc_pingpong -p "$port" -d sbr0 -g 1 "$@" 127.0.0.1 > "$work/client" 2>&1 ||
+	on 1 timeout 60 $program -p "$port" -d sbr0 -g 1 "$@" 127.0.0.1 > "$work/client" 2>&1 ||
 		fail "client of '$*': $(cat "$work/client")"
 	wait $pid || fail "server of '$*': $(cat "$work/server")"
 	grep -q 'usec/iter' "$work/client" || fail "'$*' measured nothing: $(cat "$work/client")"
@@ -51,4 +52,8 @@ done
 pingpong -c -s 100000 -n 50
 # GID 0 is the link-local one.
 pingpong -g 0 -n 50
+for events in "" -e; do
+	program=ibv_srq_pingpong pingpong $events -q 4 -s 20000 -n 500
+	program=ibv_ud_pingpong pingpong $events -s 2000 -n 300
+done
 echo "ok"
