@@ -25,6 +25,11 @@ int sb_discover(struct sb_xml *xml, const struct sb_sysfs *sysfs, const struct s
 /* The <pci> element of a device, made with all elements above it where it is missing. */
 int sb_discover_pci(struct sb_xml *xml, const struct sb_sysfs *sysfs, const char *busid,
 		    struct sb_xml_node **pci);
+/* Asks the kernel module for Broadcom's switches, where there is one, to look again. */
+void sb_discover_refresh_pcilinks(const struct sb_sysfs *sysfs);
+/* Adds a <pcilink> for each link between the partitions of a Broadcom switch that the kernel shows
+ * for this <pci> element and that it lacks. Links to devices that aren't there are a warning. */
+int sb_discover_pcilinks(const struct sb_sysfs *sysfs, struct sb_xml_node *pci);
 /* The <cpu> element of a NUMA node; -1: unknown. */
 int sb_discover_cpu(struct sb_xml *xml, const struct sb_sysfs *sysfs, int numa_node,
 		    struct sb_xml_node **cpu);

@@ -167,10 +167,10 @@ static int fill_pci(const struct sb_sysfs *sysfs, const char *real, struct sb_xm
 					    "subsystem_device"};
 	char path[SB_SYSFS_PATH_BYTES];
 	char physical[PATH_MAX];
+	int result;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		int result = copy_attribute(sysfs, real, names[i], pci, names[i]);
-
+		result = copy_attribute(sysfs, real, names[i], pci, names[i]);
 		if (result != 0) {
 			return result;
 		}
@@ -178,13 +178,13 @@ static int fill_pci(const struct sb_sysfs *sysfs, const char *real, struct sb_xm
 	snprintf(path, sizeof(path), "%s/physfn", real);
 	if (sb_sysfs_real(sysfs, path, physical, sizeof(physical)) == 0 &&
 	    sb_busid_valid(last_element(physical), strlen(last_element(physical)))) {
-		int result = sb_xml_set(pci, "physfn", last_element(physical));
-
+		result = sb_xml_set(pci, "physfn", last_element(physical));
 		if (result != 0) {
 			return result;
 		}
 	}
-	return set_link(sysfs, real, pci);
+	result = set_link(sysfs, real, pci);
+	return result != 0 ? result : sb_discover_pcilinks(sysfs, pci);
 }
 
 static int numa_node_of(const struct sb_sysfs *sysfs, const char *real)

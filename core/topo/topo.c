@@ -66,6 +66,7 @@ static int find_all(const struct sb_topo_options *options, struct sb_xml *xml)
 	if (options->nvml) {
 		nvml = sb_nvml_open();
 	}
+	sb_discover_refresh_pcilinks(&sysfs);
 	result = sb_discover(xml, &sysfs, nvml, options->gpu, options->rank);
 	sb_nvml_close(nvml);
 	return result;

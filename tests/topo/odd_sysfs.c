@@ -164,6 +164,61 @@ static void a_root_that_is_none_is_an_error(void **state)
 	assert_non_null(strstr(log_text, "sysfs root"));
 }
 
+/* A GPU and a NIC below two partitions of one Broadcom switch. */
+#define PARTITIONS                                                                                 \
+	"numa 0 ff\n"                                                                              \
+	"dev pci0000:00/0000:ad:00.0 class=0x060400 vendor=0x1000 numa_node=0\n"                   \
+	"dev pci0000:00/0000:8b:00.0 class=0x060400 vendor=0x1000 numa_node=0\n"                   \
+	"dev pci0000:00/0000:ad:00.0/0000:ae:00.0/0000:b0:00.0 class=0x030200 vendor=0x10de\n"     \
+	"dev pci0000:00/0000:8b:00.0/0000:8c:00.0/0000:8d:00.0 class=0x020000 vendor=0x15b3\n"     \
+	"ib mlx5_0 0000:8d:00.0 port=1:100:ACTIVE:Ethernet\n"
+#define LINKS "kernel/pci_switch_link/virtual_switch_links/"
+
+static void links_between_partitions_of_a_switch_are_found(void **state)
+{
+	char *folder = machine_create(PARTITIONS "folder " LINKS "0000:ad:00.0\n"
+						 "folder " LINKS "0000:8b:00.0\n"
+						 "folder " LINKS "0000:ad:00.0/0000:8b:00.0\n"
+						 "folder " LINKS "0000:8b:00.0/0000:ad:00.0\n"
+						 "folder " LINKS "0000:8b:00.0/0000:77:00.0\n"
+						 "folder " LINKS "0000:8b:00.0/power\n");
+	struct sb_topo_options options = {.sysfs = folder};
+	const struct sb_xml_node *pci;
+	struct sb_topo *topo;
+	char *text;
+
+	(void)state;
+	log_text[0] = '\0';
+	assert_int_equal(sb_topo_discover(&options, &topo), 0);
+	pci = sb_xml_find_with(topo->xml->root, "pci", "busid", "0000:8b:00.0");
+	assert_non_null(pci);
+	assert_string_equal(sb_xml_get(sb_xml_child(pci, "pcilink"), "target"), "0000:ad:00.0");
+	assert_non_null(strstr(log_text, LINKS "0000:8b:00.0/0000:77:00.0"));
+	text = sb_topo_text(topo);
+	assert_null(strstr(text, "0000:77:00.0"));
+	assert_null(strstr(text, "power"));
+	free(text);
+	/* Through the switches, not through the CPU. */
+	assert_int_equal(topo->graph->type_count[SB_NODE_GPU], 1);
+	assert_int_equal(topo->reach.to_net[0].type, SB_ROUTE_PXB);
+	sb_topo_free(topo);
+	machine_remove(folder);
+}
+
+static void links_of_other_vendors_do_not_count(void **state)
+{
+	char *folder = machine_create(GPU_DEV "folder " LINKS "0000:01:00.0/0000:02:00.0\n");
+	struct sb_topo_options options = {.sysfs = folder};
+	struct sb_topo *topo;
+
+	(void)state;
+	assert_int_equal(sb_topo_discover(&options, &topo), 0);
+	assert_null(sb_xml_child(sb_xml_find_with(topo->xml->root, "pci", "busid", "0000:01:00.0"),
+				 "pcilink"));
+	sb_topo_free(topo);
+	machine_remove(folder);
+}
+
 static void a_rank_needs_its_gpu(void **state)
 {
 	char *folder = machine_create(GPU_DEV);
@@ -217,6 +272,8 @@ int main(void)
 		TEST(nothing_outside_the_root_counts),
 		TEST(a_path_deeper_than_a_file_may_be_is_cut),
 		TEST(a_root_that_is_none_is_an_error),
+		TEST(links_between_partitions_of_a_switch_are_found),
+		TEST(links_of_other_vendors_do_not_count),
 		TEST(a_rank_needs_its_gpu),
 		TEST(environment_moves_root_file_and_dump),
 	};
