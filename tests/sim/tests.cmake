@@ -26,4 +26,8 @@ set_target_properties(conn_sim_mutants PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMA
 if(NOT SB_SANITIZE)
   add_test(NAME conn_sim_mutants COMMAND conn_sim_mutants --mutants 20000)
   set_tests_properties(conn_sim_mutants PROPERTIES TIMEOUT 1200 LABELS simulation)
+  # What a violation looks like, found by several workers.
+  add_test(NAME conn_sim_jobs COMMAND conn_sim_mutants --mutant COMPLETE_ON_POSTING --seeds 1:50 --jobs 3)
+  set_tests_properties(conn_sim_jobs PROPERTIES TIMEOUT 300 LABELS simulation
+    PASS_REGULAR_EXPRESSION "replay: .*conn_sim_mutants --mutant COMPLETE_ON_POSTING --seed [0-9]+ --trace")
 endif()

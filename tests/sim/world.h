@@ -178,6 +178,13 @@ struct schedule {
 	char failure[512]; /* the first violation; "" while all is well */
 };
 
+/* ---- runner.c: many seeds ---- */
+#define RUNNER_JOBS_MAX 256
+/* Runs every seed from `first` to `last`, in `jobs` processes (1: in this one), and prints the
+ * violations, how to replay each with `program`, and one line of summary. Returns the exit status:
+ * 0 no violation, 1 some, 2 it could not be run. */
+int runner_run(uint64_t first, uint64_t last, int jobs, bool trace, const char *program);
+
 /* ---- mutants.c: every way to break the protocol has to be noticed ---- */
 /* `only`: the name of one, or NULL. */
 int mutants_run(uint64_t limit, const char *only);
