@@ -118,6 +118,17 @@ void fabric_unlock(struct fabric *fabric);
 /* Wakes every process of the fabric, so that it looks at the state. */
 void fabric_kick(const struct fabric *fabric);
 
+/* Where a fabric of that name keeps its state and sockets. */
+void fabric_directory_of(const char *name, char *directory, size_t size);
+
+/* Memory of that size holds a fabric; fill() makes it one without faults (0 or -errno), check()
+ * says whether `size` bytes at `shared` are one (-EPROTO), lay_out() finds its parts. */
+uint64_t fabric_state_size(uint32_t hosts, uint32_t rails);
+int fabric_state_fill(void *memory, const char *name, uint32_t hosts, uint32_t rails,
+		      const struct fabric_options *options, uint32_t range);
+int fabric_state_check(const struct fabric_shared *shared, uint64_t size);
+void fabric_lay_out(struct fabric *fabric, void *memory, uint32_t hosts, uint32_t rails);
+
 /* Writes "what" into error, if there is one; returns code. */
 int fabric_fail(char *error, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
