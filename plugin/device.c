@@ -206,6 +206,24 @@ static char *joined_name(const int *members, int count)
 	return name;
 }
 
+/*
+ * NCCL hangs a virtual device on a PCI node that it makes beside its members'. Where they have none
+ * it puts the device where its search never looks, and ends the job with "Could not find NET with
+ * id 0"; refused, it goes on with the members. A topology file may place what has no PCI path.
+ */
+static bool has_place(const struct device *device)
+{
+	const char *file = getenv("NCCL_TOPO_FILE");
+
+	if (device->properties.pci_path != NULL || (file != NULL && *file != '\0')) {
+		return true;
+	}
+	plugin_info("no virtual device with %s: NCCL could not place it, the port has no PCI "
+		    "address and there is no NCCL_TOPO_FILE",
+		    device->properties.name);
+	return false;
+}
+
 /* Under the lock. */
 static bool may_merge(const int *members, int count)
 {
@@ -219,7 +237,7 @@ static bool may_merge(const int *members, int count)
 	first = find(members[0], devices.physical, "makeVDevice");
 	for (int i = 0; first != NULL && i < count; i++) {
 		device = find(members[i], devices.physical, "makeVDevice");
-		if (device == NULL) {
+		if (device == NULL || (count > 1 && !has_place(device))) {
 			return false;
 		}
 		for (int j = 0; j < i; j++) {

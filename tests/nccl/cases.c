@@ -671,6 +671,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	fixture_fabric(argv[2], 1, 2);
+	fixture_pci((const char *const[]){"0000:81:00.0", "0000:82:00.0", NULL});
 	setenv("SWITCHBACK_CONNECT_TIMEOUT", "3", 1);
 	net_log_verbose(getenv("CASES_VERBOSE") != NULL);
 	out = aligned_alloc(4096, BUFFER_BYTES);

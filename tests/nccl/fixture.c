@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fixture.h"
 
+#include <ftw.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -87,6 +89,68 @@ void fixture_restore(const char *ports)
 	char error[FABRIC_ERROR_SIZE] = "";
 
 	CHECK(fabric_restore(opened(), ports, error) == 0, "%s", error);
+}
+
+/* ---- a machine with PCI devices ---- */
+
+static char sysfs[64];
+static pid_t sysfs_owner;
+
+static void make_folder(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s%s", sysfs, name);
+	CHECK(mkdir(path, 0755) == 0, "%s", path);
+}
+
+static void make_link(const char *name, const char *target)
+{
+	char path[256], to[256];
+
+	snprintf(path, sizeof(path), "%s%s", sysfs, name);
+	snprintf(to, sizeof(to), "%s%s", sysfs, target);
+	CHECK(symlink(to, path) == 0, "%s", path);
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+	(void)status;
+	(void)kind;
+	(void)place;
+	return remove(path);
+}
+
+void fixture_pci_remove(void)
+{
+	if (getpid() == sysfs_owner) {
+		unsetenv("SWITCHBACK_SYSFS");
+		sysfs_owner = 0;
+		CHECK(nftw(sysfs, remove_entry, 16, FTW_DEPTH | FTW_PHYS) == 0, "%s", sysfs);
+	}
+}
+
+void fixture_pci(const char *const *addresses)
+{
+	char name[128], device[128];
+
+	strcpy(sysfs, "/tmp/nccl-sysfs-XXXXXX");
+	CHECK(mkdtemp(sysfs) != NULL, "%s", sysfs);
+	sysfs_owner = getpid();
+	atexit(fixture_pci_remove);
+	make_folder("/class");
+	make_folder("/class/infiniband");
+	make_folder("/devices");
+	make_folder("/devices/pci0000:80");
+	for (int i = 0; addresses[i] != NULL; i++) {
+		snprintf(device, sizeof(device), "/devices/pci0000:80/%s", addresses[i]);
+		make_folder(device);
+		snprintf(name, sizeof(name), "/class/infiniband/sbr%d", i);
+		make_folder(name);
+		strcat(name, "/device");
+		make_link(name, device);
+	}
+	setenv("SWITCHBACK_SYSFS", sysfs, 1);
 }
 
 /* ---- pairs ---- */

@@ -31,6 +31,12 @@ const char *fixture_fabric_name(void);
 void fixture_fault(const char *ports, const char *how, const char *way);
 void fixture_restore(const char *ports);
 
+/* Gives sbr0, sbr1, … the PCI addresses, NULL at the end of the list, in a sysfs of this process's
+ * own; removed at its exit or by the call. Without it they have none, like all that is simulated.
+ */
+void fixture_pci(const char *const *addresses);
+void fixture_pci_remove(void);
+
 struct ends {
 	void *send, *recv;
 	void *listener; /* NULL: closed */

@@ -6,7 +6,7 @@
  * restored.
  *
  * proxy PLUGIN VERBS_LIBRARY VERSION [--comms N] [--seconds S] [--faults KIND] [--period S]
- *       [--virtual] [--kill] [--verbose]
+ *       [--virtual] [--kill | --no-failover PORTS:FAULT[:WAY]] [--verbose]
  * Exit status: 0 all data right and no error seen, 1 otherwise, 2 usage.
  */
 #include "proxy.h"
@@ -23,13 +23,14 @@
 #define START_PATIENCE 90.0
 #define GAP_MOST       20.0 /* seconds that no stream may stand still */
 #define STOP_PATIENCE  60.0
+#define CUT_PATIENCE   30.0 /* until both ranks know of a cut that is final */
 
 static int usage(const char *program)
 {
 	fprintf(stderr,
 		"usage: %s PLUGIN VERBS_LIBRARY VERSION [--comms N] [--seconds S]\n"
 		"       [--faults none|down|blackhole|oneway|die|all] [--period S]\n"
-		"       [--virtual] [--kill] [--verbose]\n",
+		"       [--virtual] [--kill | --no-failover PORTS:FAULT[:WAY]] [--verbose]\n",
 		program);
 	return 2;
 }
@@ -61,6 +62,8 @@ static bool parse(int argc, char **argv, struct proxy_options *options)
 			options->seconds = atof(value), i++;
 		} else if (strcmp(argv[i], "--faults") == 0) {
 			options->faults = value, i++;
+		} else if (strcmp(argv[i], "--no-failover") == 0) {
+			options->final_cut = value, i++;
 		} else if (strcmp(argv[i], "--period") == 0) {
 			options->period = atof(value), i++;
 		} else {
@@ -254,10 +257,63 @@ static bool kill_one(struct run *run)
 	if (!await_end(run, 0, 0)) {
 		return false;
 	}
-	heard = (double)atomic_load(&run->shared->error_at_us) / 1e6 - killed_at;
-	printf("peer killed: result %d after %.0f ms\n", atomic_load(&run->shared->first_error),
-	       heard * 1e3);
-	return atomic_load(&run->shared->first_error) == NCCL_REMOTE_ERROR && heard < 2.0;
+	heard = (double)atomic_load(&run->shared->rank[0].first_us) / 1e6 - killed_at;
+	printf("peer killed: result %d after %.0f ms\n",
+	       atomic_load(&run->shared->rank[0].first_error), heard * 1e3);
+	return atomic_load(&run->shared->rank[0].first_error) == NCCL_REMOTE_ERROR && heard < 2.0;
+}
+
+/* "host0.rail0:blackhole:in" */
+static void cut_for_good(const char *words)
+{
+	char text[128];
+	char *ports, *how, *way, *rest;
+
+	snprintf(text, sizeof(text), "%s", words);
+	ports = strtok_r(text, ":", &rest);
+	how = strtok_r(NULL, ":", &rest);
+	way = strtok_r(NULL, ":", &rest);
+	CHECK(ports != NULL && how != NULL, "%s is not PORTS:FAULT[:WAY]", words);
+	fixture_fault(ports, how, way);
+}
+
+/* One path and it is cut: every stream on it has to end in an error, at both ranks, and each
+ * connection in one WARN; what is on the other rail has to go on. */
+static bool cut_without_failover(struct run *run)
+{
+	int streams = (run->options->comms + 1) / 2 * 2 * STREAM_KINDS;
+	double cut_at = seconds_now();
+	bool good;
+
+	cut_for_good(run->options->final_cut);
+	for (int i = 0; i < PROXY_RANKS; i++) {
+		while (atomic_load(&run->shared->rank[i].errors) < streams) {
+			if (!ranks_live(run)) {
+				return give_up(run, "a rank ended early");
+			}
+			if (seconds_now() - cut_at > CUT_PATIENCE) {
+				fprintf(stderr, "rank %d: %d of %d streams have heard of the cut\n",
+					i, atomic_load(&run->shared->rank[i].errors), streams);
+				return give_up(run, "a rank was not told");
+			}
+			nap();
+		}
+	}
+	atomic_store(&run->shared->stop, true);
+	good = await_end(run, 0, PROXY_RANKS - 1);
+	for (int i = 0; i < PROXY_RANKS; i++) {
+		int result = atomic_load(&run->shared->rank[i].first_error);
+		int warnings = atomic_load(&run->shared->rank[i].warnings);
+
+		printf("%s, rank %d: result %d after %.0f to %.0f ms, %d WARN for %d streams\n",
+		       run->options->final_cut, i, result,
+		       (double)atomic_load(&run->shared->rank[i].first_us) / 1e3 - cut_at * 1e3,
+		       (double)atomic_load(&run->shared->rank[i].last_us) / 1e3 - cut_at * 1e3,
+		       warnings, streams);
+		good = good && warnings == streams &&
+		       (result == NCCL_SYSTEM_ERROR || result == NCCL_REMOTE_ERROR);
+	}
+	return good;
 }
 
 static void report(const struct run *run)
@@ -293,6 +349,12 @@ int main(int argc, char **argv)
 		return usage(argv[0]);
 	}
 	fixture_fabric(options.verbs, PROXY_RANKS, 2);
+	if (options.virtual_device) {
+		fixture_pci((const char *const[]){"0000:81:00.0", "0000:82:00.0", NULL});
+	}
+	if (options.final_cut != NULL) {
+		setenv("SWITCHBACK_FAILOVER", "0", 1);
+	}
 	run.shared = mmap(NULL, sizeof(*run.shared), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(run.shared != MAP_FAILED, "shared memory");
@@ -307,6 +369,8 @@ int main(int argc, char **argv)
 	good = await_start(&run) && drive(&run);
 	if (good && options.kill) {
 		good = kill_one(&run);
+	} else if (good && options.final_cut != NULL) {
+		good = cut_without_failover(&run);
 	} else if (good) {
 		atomic_store(&run.shared->stop, true);
 		good = await_end(&run, 0, PROXY_RANKS - 1);

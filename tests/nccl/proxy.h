@@ -17,14 +17,21 @@ struct proxy_options {
 	double period;      /* between a fault and its end, and between that and the next */
 	bool virtual_device;
 	bool kill; /* rank 1 is killed half-way: rank 0 has to hear of it */
+	/* Failover is off and a port is cut: both ranks have to hear of it, by an error and a WARN,
+	 * on communicators of even number; the others are on another rail and go on. */
+	const char *final_cut; /* PORTS:FAULT[:WAY]; NULL: failover is on */
 	bool verbose;
 };
 
 struct proxy_shared {
 	atomic_bool stop;
-	atomic_int started;           /* communicators whose streams run, of all ranks */
-	atomic_int first_error;       /* what rank 0 was told when its peer died */
-	_Atomic uint64_t error_at_us; /* when, CLOCK_MONOTONIC */
+	atomic_int started; /* communicators whose streams run, of all ranks */
+	struct {
+		atomic_int first_error;             /* what the plugin told this rank first */
+		atomic_int errors;                  /* streams that have ended so */
+		_Atomic uint64_t first_us, last_us; /* when, CLOCK_MONOTONIC */
+		atomic_int warnings;                /* that the plugin logged, by the end */
+	} rank[PROXY_RANKS];
 	struct stream_shared stream[PROXY_COMMS_MAX][STREAM_KINDS][PROXY_RANKS]; /* by sender */
 };
 

@@ -23,21 +23,31 @@ struct communicator {
 
 /* ---- progress thread ---- */
 
-static void peer_is_gone(struct communicator *communicator, const struct stream *stream, int kind,
-			 enum nccl_result result)
+static bool may_fail(const struct communicator *communicator)
 {
+	return communicator->options->kill ||
+	       (communicator->options->final_cut != NULL && communicator->number % 2 == 0);
+}
+
+static void told(struct communicator *communicator, const struct stream *stream, int kind,
+		 enum nccl_result result)
+{
+	uint64_t now_us = (uint64_t)(seconds_now() * 1e6);
 	int none = 0;
 
-	CHECK(communicator->options->kill,
+	CHECK(may_fail(communicator),
 	      "the plugin returned %d for %s stream %d of communicator %d, after %llu of %llu "
 	      "messages",
 	      result, stream->is_sender ? "sending" : "receiving", kind, communicator->number,
 	      (unsigned long long)stream->done,
 	      (unsigned long long)atomic_load(&stream->shared->last));
-	if (atomic_compare_exchange_strong(&communicator->shared->first_error, &none,
-					   (int)result)) {
-		atomic_store(&communicator->shared->error_at_us, (uint64_t)(seconds_now() * 1e6));
+	if (atomic_compare_exchange_strong(
+		    &communicator->shared->rank[communicator->rank].first_error, &none,
+		    (int)result)) {
+		atomic_store(&communicator->shared->rank[communicator->rank].first_us, now_us);
 	}
+	atomic_store(&communicator->shared->rank[communicator->rank].last_us, now_us);
+	atomic_fetch_add(&communicator->shared->rank[communicator->rank].errors, 1);
 }
 
 /* Until all streams are at their end, or have failed. */
@@ -65,7 +75,7 @@ static void *progress(void *argument)
 			}
 			moved |= stream_pass(stream, &result);
 			if (result != NCCL_SUCCESS) {
-				peer_is_gone(communicator, stream, i / 2, result);
+				told(communicator, stream, i / 2, result);
 				failed[i] = true;
 			}
 		}
@@ -180,27 +190,61 @@ static void *service(void *argument)
 
 /* ---- rank ---- */
 
-/* As NCCL does under its lock: init, devices, properties, virtual devices, once each. */
+static void take_properties(const struct net *net, int device,
+			    struct nccl_properties_v12 *properties)
+{
+	CHECK(net_properties(net, device, properties) == NCCL_SUCCESS, "device %d", device);
+	CHECK(properties->name != NULL, "device %d has no name", device);
+	CHECK(properties->max_recvs >= STREAM_GROUP_MAX, "maxRecvs %d", properties->max_recvs);
+}
+
+/* The two ports as one device, in NCCL's order of calls: all properties, the merge, the new number
+ * of devices, and of each new one its members and theirs. */
+static int merge(const struct net *net, int physical)
+{
+	const int members[2] = {0, 1};
+	struct nccl_properties_v12 properties, member;
+	int device = -1, count = 0;
+
+	CHECK(net_make_virtual(net, &device, members, 2) == NCCL_SUCCESS, "makeVDevice");
+	CHECK(net_devices(net, &count) == NCCL_SUCCESS, "devices");
+	CHECK(device == physical && count == physical + 1, "device %d of %d, after %d", device,
+	      count, physical);
+	take_properties(net, device, &properties);
+	CHECK(properties.members.count == 2, "%d members", properties.members.count);
+	for (int i = 0; i < properties.members.count; i++) {
+		CHECK(properties.members.devices[i] == members[i], "member %d", i);
+		take_properties(net, properties.members.devices[i], &member);
+		CHECK(member.members.count == 1 && strcmp(member.name, properties.name) != 0,
+		      "member %s of %s", member.name, properties.name);
+	}
+	return device;
+}
+
+/* As NCCL does under its lock: init for each communicator, the rest once. */
 static void start(struct communicator *communicator)
 {
 	const struct net *net = communicator->net;
-	static int virtual_device = -1;
-	const int members[2] = {0, 1};
+	static int physical = 0, virtual_device = -1;
 	struct nccl_properties_v12 properties;
-	int count = 0;
 
 	CHECK(net_init(net, NCCL_UNDEFINED, &communicator->context) == NCCL_SUCCESS, "init");
-	CHECK(net_devices(net, &count) == NCCL_SUCCESS && count >= 1, "%d devices", count);
-	communicator->device = (communicator->number + communicator->rank) % count;
-	if (communicator->options->virtual_device) {
-		if (virtual_device < 0) {
-			CHECK(net_make_virtual(net, &virtual_device, members, 2) == NCCL_SUCCESS,
-			      "makeVDevice");
+	if (physical == 0) {
+		CHECK(net_devices(net, &physical) == NCCL_SUCCESS && physical >= 1, "%d devices",
+		      physical);
+		for (int i = 0; i < physical; i++) {
+			take_properties(net, i, &properties);
 		}
+		if (communicator->options->virtual_device) {
+			virtual_device = merge(net, physical);
+		}
+	}
+	communicator->device = (communicator->number + communicator->rank) % physical;
+	if (communicator->options->final_cut != NULL) {
+		communicator->device = communicator->number % physical;
+	} else if (virtual_device >= 0) {
 		communicator->device = virtual_device;
 	}
-	CHECK(net_properties(net, communicator->device, &properties) == NCCL_SUCCESS, "properties");
-	CHECK(properties.max_recvs >= STREAM_GROUP_MAX, "maxRecvs %d", properties.max_recvs);
 }
 
 int proxy_rank(const struct proxy_options *options, int rank, struct proxy_shared *shared)
@@ -238,5 +282,6 @@ int proxy_rank(const struct proxy_options *options, int rank, struct proxy_share
 	for (int i = 0; i < options->comms; i++) {
 		CHECK(pthread_join(communicators[i].service, NULL) == 0, "thread");
 	}
+	atomic_store(&shared->rank[rank].warnings, net_warnings());
 	return 0;
 }

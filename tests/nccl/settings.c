@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,72 +254,29 @@ static void test_data_settings(void **state)
 
 /* ---- a machine with PCI devices ---- */
 
-static char sysfs[64];
-
-static void make_link(const char *name, const char *target)
-{
-	char path[256], to[256];
-
-	snprintf(path, sizeof(path), "%s/class/infiniband/%s", sysfs, name);
-	CHECK(mkdir(path, 0755) == 0, "%s", path);
-	strcat(path, "/device");
-	snprintf(to, sizeof(to), "%s/devices/%s", sysfs, target);
-	CHECK(symlink(to, path) == 0, "%s", path);
-}
-
-static void make_folder(const char *name)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", sysfs, name);
-	for (char *slash = path + strlen(sysfs) + 1; slash != NULL;) {
-		slash = strchr(slash + 1, '/');
-		if (slash != NULL) {
-			*slash = '\0';
-		}
-		mkdir(path, 0755);
-		if (slash != NULL) {
-			*slash = '/';
-		}
-	}
-	CHECK(access(path, F_OK) == 0, "%s", path);
-}
-
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
-{
-	(void)status;
-	(void)kind;
-	(void)place;
-	return remove(path);
-}
-
 /* sbr1 comes first by PCI address, and both are functions of one card. */
-static int make_sysfs(void **state)
+static int make_machine(void **state)
 {
 	FILE *file;
 	char path[128];
 
 	(void)state;
-	strcpy(sysfs, "/tmp/nccl-settings-XXXXXX");
-	CHECK(mkdtemp(sysfs) != NULL, "%s", sysfs);
-	make_folder("class/infiniband");
-	make_folder("module/nvidia_peermem");
-	make_folder("devices/pci0000:80/0000:9a:00.1");
-	make_folder("devices/pci0000:80/0000:9a:00.0");
-	make_link("sbr0", "pci0000:80/0000:9a:00.1");
-	make_link("sbr1", "pci0000:80/0000:9a:00.0");
-	snprintf(path, sizeof(path), "%s/module/nvidia_peermem/version", sysfs);
+	fixture_pci((const char *const[]){"0000:9a:00.1", "0000:9a:00.0", NULL});
+	snprintf(path, sizeof(path), "%s/module", getenv("SWITCHBACK_SYSFS"));
+	CHECK(mkdir(path, 0755) == 0, "%s", path);
+	strcat(path, "/nvidia_peermem");
+	CHECK(mkdir(path, 0755) == 0, "%s", path);
+	strcat(path, "/version");
 	file = fopen(path, "w");
 	CHECK(file != NULL && fprintf(file, "580.0\n") > 0 && fclose(file) == 0, "%s", path);
-	setenv("SWITCHBACK_SYSFS", sysfs, 1);
 	return 0;
 }
 
-static int remove_sysfs(void **state)
+static int remove_machine(void **state)
 {
 	(void)state;
-	unsetenv("SWITCHBACK_SYSFS");
-	return nftw(sysfs, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	fixture_pci_remove();
+	return 0;
 }
 
 static void ends_with(const char *text, const char *end)
@@ -344,6 +300,32 @@ static void by_pci_address(struct machine *machine)
 	CHECK(first.port == 1 && second.port == 2, "%d, %d", first.port, second.port);
 }
 
+/* NCCL can place it beside its members, as on any machine with real NICs. */
+static void merging(struct machine *machine)
+{
+	const int members[2] = {0, 1};
+	int device = -1;
+
+	CHECK(net_make_virtual(&machine->net, &device, members, 2) == NCCL_SUCCESS, "makeVDevice");
+	CHECK(device == 2, "device %d", device);
+	carries_data(machine, device);
+}
+
+/* Asked for as a matter of course (NCCL_NET_MERGE_LEVEL's default): refusing is no reason to warn.
+ * A device of one member is none. */
+static void no_place(struct machine *machine)
+{
+	const int members[2] = {0, 1};
+	int device = -1, count;
+
+	CHECK(net_make_virtual(&machine->net, &device, members, 2) == NCCL_INVALID_USAGE,
+	      "makeVDevice without PCI addresses");
+	CHECK(net_warnings() == 0, "a warning");
+	CHECK(net_devices(&machine->net, &count) == NCCL_SUCCESS && count == 2, "%d devices",
+	      count);
+	CHECK(net_make_virtual(&machine->net, &device, members, 1) == NCCL_SUCCESS, "one member");
+}
+
 static void by_library(struct machine *machine)
 {
 	is_named(machine, 0, "sbr0");
@@ -355,6 +337,14 @@ static void test_pci(void **state)
 	(void)state;
 	in_process(by_pci_address, WITH("NCCL_IB_HCA="));
 	in_process(by_library, WITH("NCCL_IB_DEVICE_PCI_ORDER=0"));
+	in_process(merging, WITH("NCCL_IB_HCA="));
+}
+
+static void test_no_pci(void **state)
+{
+	(void)state;
+	in_process(no_place, WITH("NCCL_TOPO_FILE="));
+	in_process(merging, WITH("NCCL_TOPO_FILE=/etc/topology.xml"));
 }
 
 int main(int argc, char **argv)
@@ -365,7 +355,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_port_down),
 		cmocka_unit_test(test_data_settings),
-		cmocka_unit_test_setup_teardown(test_pci, make_sysfs, remove_sysfs),
+		cmocka_unit_test(test_no_pci),
+		cmocka_unit_test_setup_teardown(test_pci, make_machine, remove_machine),
 	};
 
 	if (argc != 3) {

@@ -43,8 +43,16 @@ add_test(NAME nccl_proxy_virtual
   COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 12 --seconds 2 --faults down --virtual)
 add_test(NAME nccl_proxy_many
   COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 11 --seconds 2 --faults down --comms 8)
+# A port whose own end sees it at once (the other end has to be told), a rail that is silent.
+add_test(NAME nccl_proxy_off_down COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 12 --seconds 1
+  --no-failover host0.rail0:down)
+add_test(NAME nccl_proxy_off_blackhole COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 11 --seconds 1
+  --no-failover host1.rail0:blackhole:in)
+set_tests_properties(nccl_proxy_off_blackhole PROPERTIES
+  ENVIRONMENT "NCCL_IB_TIMEOUT=14;NCCL_IB_RETRY_CNT=3")
 add_test(NAME nccl_proxy_kill COMMAND nccl_proxy ${NCCL_PLUGIN} ${NCCL_VERBS} 12 --seconds 1 --kill)
 set_tests_properties(${NCCL_PROXY_TESTS} nccl_proxy_virtual nccl_proxy_many nccl_proxy_kill
+  nccl_proxy_off_down nccl_proxy_off_blackhole
   PROPERTIES TIMEOUT 240 RUN_SERIAL TRUE LABELS nccl)
 
 add_test(NAME nccl_library COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/nccl/check_library.sh ${NCCL_PLUGIN})
