@@ -223,6 +223,7 @@ struct sim_qp {
 	struct sim_nic *nic;
 	/* The transport: one of the two. */
 	struct rc_qp *rc;
+	void *rc_memory; /* where it lies; freed with the QP */
 	struct sim_ud *ud;
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;

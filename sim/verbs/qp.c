@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RC_ALIGNMENT 64
+
 static int cap_check(const struct ibv_qp_init_attr *attr)
 {
 	const struct ibv_qp_cap *cap = &attr->cap;
@@ -45,11 +47,14 @@ static int rc_create(struct sim_qp *qp, const struct ibv_qp_init_attr *attr)
 	if (bytes == 0) {
 		return -EINVAL;
 	}
-	memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-	if (!memory) {
+	/* Large queues that are never filled should cost no memory: calloc() takes pages that read
+	 * as zero, and a memset() would touch them all. */
+	qp->rc_memory = calloc(1, bytes + RC_ALIGNMENT);
+	if (!qp->rc_memory) {
 		return -ENOMEM;
 	}
-	memset(memory, 0, bytes);
+	memory = (void *)(((uintptr_t)qp->rc_memory + RC_ALIGNMENT - 1) &
+			  ~(uintptr_t)(RC_ALIGNMENT - 1));
 	qp->rc = rc_qp_init(memory, &config);
 	return 0;
 }
@@ -89,7 +94,7 @@ static void qp_free(struct sim_qp *qp)
 	pthread_mutex_destroy(&qp->qp.mutex);
 	pthread_cond_destroy(&qp->qp.cond);
 	ud_free(qp);
-	free(qp->rc);
+	free(qp->rc_memory);
 	free(qp);
 }
 
