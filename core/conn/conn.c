@@ -131,6 +131,10 @@ int sb_connection_ready(struct sb_connection *connection)
 {
 	int result;
 
+	/* Asked again and again while the connection is being made, often of many at once. */
+	if (!atomic_load_explicit(&connection->decided, memory_order_acquire)) {
+		return 0;
+	}
 	sb_owner_take(&connection->owner);
 	result = connection->failed != 0 ? sb_connection_result(connection) : connection->ready;
 	sb_owner_give(&connection->owner);

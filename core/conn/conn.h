@@ -289,6 +289,7 @@ struct sb_connection {
 	bool urgent;               /* a fence or a SYNC is under way: all paths are polled */
 	_Atomic uint64_t next_due; /* when the monitor has to come at the latest */
 	bool ready;
+	_Atomic bool decided; /* ready or failed: sb_connection_ready() has something to say */
 	bool closing, peer_closed;
 	_Atomic bool flush_wanted; /* GPU memory is registered: paths need a flush queue */
 	bool settled;              /* it failed, and nothing touches the user's memory any more */

@@ -138,6 +138,7 @@ void sb_failover_sync_ack(struct sb_connection *connection, const struct sb_cont
 					    connection->sync_cause);
 		}
 		connection->ready = true;
+		atomic_store_explicit(&connection->decided, true, memory_order_release);
 	}
 	if (!SB_MUTANT(CTS_NOT_REWRITTEN)) {
 		sb_recv_reopen(connection);
@@ -224,6 +225,7 @@ static void apply_sync(struct sb_connection *connection)
 		connection->active = sync->new_path;
 		connection->cts_path = sync->new_path;
 		connection->ready = true;
+		atomic_store_explicit(&connection->decided, true, memory_order_release);
 	}
 	sb_send_transmit(connection);
 }

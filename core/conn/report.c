@@ -93,6 +93,7 @@ void sb_connection_fail(struct sb_connection *connection, int error, const char 
 		 connection->is_sender ? "to" : "from", connection->peer, reason,
 		 paths[0] ? paths : "none yet");
 	connection->failed = error;
+	atomic_store_explicit(&connection->decided, true, memory_order_release);
 	sb_warn("%s", connection->error);
 	sb_connection_event(connection, SB_EVENT_ERROR, NULL, 0, reason);
 	if (connection->handshake > 0 && !connection->oob_gone) {
@@ -111,6 +112,7 @@ void sb_connection_closed_by_peer(struct sb_connection *connection)
 		 "connection %016llx %s %s: the peer closed it", (unsigned long long)connection->id,
 		 connection->is_sender ? "to" : "from", connection->peer);
 	connection->failed = -EPIPE;
+	atomic_store_explicit(&connection->decided, true, memory_order_release);
 	stop_all(connection);
 }
 
