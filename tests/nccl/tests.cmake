@@ -18,6 +18,12 @@ target_link_libraries(nccl_proxy PRIVATE nccl_net Threads::Threads)
 set_target_properties(nccl_proxy PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(nccl_proxy nccl-net-switchback sim_verbs)
 
+# What NCCL does without the plugin: that real.sh can compare with it.
+add_executable(nccl_stock nccl/stock.c)
+target_link_libraries(nccl_stock PRIVATE nccl_net Threads::Threads)
+set_target_properties(nccl_stock PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_dependencies(nccl_stock sim_verbs)
+
 set(NCCL_PLUGIN $<TARGET_FILE:nccl-net-switchback>)
 set(NCCL_VERBS ${CMAKE_BINARY_DIR}/sim/libibverbs.so.1)
 foreach(version RANGE 6 12)
@@ -26,6 +32,9 @@ foreach(version RANGE 6 12)
 endforeach()
 add_test(NAME nccl_settings COMMAND nccl_settings ${NCCL_PLUGIN} ${NCCL_VERBS})
 set_tests_properties(nccl_settings PROPERTIES TIMEOUT 120 LABELS nccl)
+
+add_test(NAME nccl_stock COMMAND nccl_stock ${NCCL_VERBS})
+set_tests_properties(nccl_stock PROPERTIES TIMEOUT 60 LABELS nccl)
 
 # NCCL's proxy as two processes, all data verified: every version while ports go down, every kind of
 # fault through the newest one.
