@@ -26,6 +26,8 @@
 struct sb_verbs_settings {
 	int gid_index;      /* NCCL_IB_GID_INDEX; -1: choose */
 	int address_family; /* NCCL_IB_ADDR_FAMILY: AF_INET or AF_INET6; 0: no preference set */
+	uint8_t range[16];  /* NCCL_IB_ADDR_RANGE as the beginning of a GID: */
+	int range_bits;     /* so many bits of it; 0: any GID */
 	int roce_version;   /* NCCL_IB_ROCE_VERSION_NUM: 1 or 2 */
 	int timeout;        /* NCCL_IB_TIMEOUT: 4.096 us << timeout */
 	int retry_count;    /* NCCL_IB_RETRY_CNT, at most 6 because rxe takes 7 for "without end" */

@@ -96,6 +96,14 @@ int sb_gid_list(const struct sb_device *device, int port_number, int table_lengt
 	return 0;
 }
 
+static bool in_range(const struct sb_verbs_settings *settings, const union ibv_gid *gid)
+{
+	int whole = settings->range_bits / 8, rest = settings->range_bits % 8;
+
+	return memcmp(settings->range, gid->raw, (size_t)whole) == 0 &&
+	       (rest == 0 || (settings->range[whole] ^ gid->raw[whole]) >> (8 - rest) == 0);
+}
+
 /* Higher is better, 0: not to be used. */
 static int score(const struct sb_verbs_settings *settings, const struct sb_gid_entry *entry)
 {
@@ -112,6 +120,9 @@ static int score(const struct sb_verbs_settings *settings, const struct sb_gid_e
 	}
 	if (settings->address_family == family) {
 		result += 4;
+	}
+	if (in_range(settings, &entry->gid)) {
+		result += 16;
 	}
 	return entry->version != 0 ? result + 8 : result;
 }

@@ -2,7 +2,8 @@
 /*
  * Which entry of a port's GID table to speak with.
  * RoCE: the wanted RoCE version (2); IPv4-mapped before global IPv6 before link-local, among those
- * of the wanted address family if one is set, else among all (second pass). Entries that can't be
+ * within the address range if one is set, of the wanted address family if one is set, else among
+ * all (second pass). Entries that can't be
  * read or are zero don't exist; entries whose version nobody knows come last. InfiniBand: the first
  * entry. A configured index is taken as it is.
  */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verbs/device.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -34,6 +36,33 @@ static int read_family(int *family)
 		return -EINVAL;
 	}
 	return 0;
+}
+
+/* "10.1.0.0/16" or "fd00::/8". NCCL goes on without a range that it can't read; so do we. */
+static void read_range(struct sb_verbs_settings *settings)
+{
+	const char *text = getenv("NCCL_IB_ADDR_RANGE");
+	char address[INET6_ADDRSTRLEN], rest;
+	uint8_t range[16] = {[10] = 0xff, [11] = 0xff};
+	int bits = -1, family, most;
+
+	if (text == NULL || *text == '\0') {
+		return;
+	}
+	if (sscanf(text, "%45[^/]/%d%c", address, &bits, &rest) != 2) {
+		bits = -1;
+	}
+	family = bits >= 0 && strchr(address, ':') != NULL ? AF_INET6 : AF_INET;
+	most = family == AF_INET ? 32 : 128;
+	if (bits < 0 || bits > most ||
+	    inet_pton(family, address, range + (family == AF_INET ? 12 : 0)) != 1 ||
+	    (settings->address_family != 0 && settings->address_family != family)) {
+		sb_warn("NCCL_IB_ADDR_RANGE=%s is no ADDRESS/BITS%s; going on without it", text,
+			settings->address_family != 0 ? " of NCCL_IB_ADDR_FAMILY" : "");
+		return;
+	}
+	memcpy(settings->range, range, sizeof(range));
+	settings->range_bits = bits + 128 - most;
 }
 
 int sb_verbs_settings_read(struct sb_verbs_settings *settings)
@@ -75,6 +104,7 @@ int sb_verbs_settings_read(struct sb_verbs_settings *settings)
 	if (read_family(&settings->address_family) != 0) {
 		status = -EINVAL;
 	}
+	read_range(settings);
 	if (settings->retry_count > 6) {
 		settings->retry_count = 6;
 	}

@@ -151,6 +151,14 @@ static void gid_prefers_ipv4_then_global_then_link_local(void **state)
 	assert_ptr_equal(sb_gid_choose(&settings, eth, list, 4), &list[3]);
 	assert_ptr_equal(sb_gid_choose(&settings, eth, list, 3), &list[1]);
 	assert_null(sb_gid_choose(&settings, eth, list, 1));
+	memcpy(settings.range, list[5].gid.raw, sizeof(settings.range));
+	settings.range_bits = 128;
+	assert_ptr_equal(sb_gid_choose(&settings, eth, list, 6), &list[5]);
+	settings.range_bits = 126; /* 10.0.0.0 to 10.0.0.3 */
+	assert_ptr_equal(sb_gid_choose(&settings, eth, list, 6), &list[4]);
+	settings.range[15] = 8; /* none of these */
+	assert_ptr_equal(sb_gid_choose(&settings, eth, list, 6), &list[4]);
+	settings.range_bits = 0;
 	settings.address_family = AF_INET6;
 	assert_ptr_equal(sb_gid_choose(&settings, eth, list, 6), &list[3]);
 	settings.address_family = AF_INET; /* second pass: none of that family */
