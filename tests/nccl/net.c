@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,6 +20,36 @@
 static atomic_int warnings;
 static atomic_bool verbose;
 
+#define LINES_BYTES (64 << 10)
+static struct {
+	pthread_mutex_t lock;
+	char text[LINES_BYTES];
+	size_t bytes;
+} lines = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void keep(const char *text)
+{
+	size_t bytes = strlen(text) + 1;
+
+	pthread_mutex_lock(&lines.lock);
+	if (lines.bytes + bytes < LINES_BYTES) {
+		memcpy(lines.text + lines.bytes, text, bytes);
+		lines.bytes += bytes;
+		lines.text[lines.bytes - 1] = '\n';
+	}
+	pthread_mutex_unlock(&lines.lock);
+}
+
+bool net_logged(const char *words)
+{
+	bool found;
+
+	pthread_mutex_lock(&lines.lock);
+	found = strstr(lines.text, words) != NULL;
+	pthread_mutex_unlock(&lines.lock);
+	return found;
+}
+
 static void __attribute__((format(printf, 5, 6)))
 logger(enum nccl_log_level level, unsigned long flags, const char *file, int line,
        const char *format, ...)
@@ -32,12 +63,13 @@ logger(enum nccl_log_level level, unsigned long flags, const char *file, int lin
 	if (level == NCCL_LOG_WARN) {
 		atomic_fetch_add(&warnings, 1);
 	}
-	if (!atomic_load(&verbose) || level > NCCL_LOG_INFO) {
-		return;
-	}
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+	keep(text);
+	if (!atomic_load(&verbose) || level > NCCL_LOG_INFO) {
+		return;
+	}
 	fprintf(stderr, "[%d] %s %s: %s\n", (int)getpid(), names[level], file, text);
 }
 

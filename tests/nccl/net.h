@@ -60,6 +60,8 @@ enum nccl_result net_close_listen(const struct net *net, void *listener);
 
 /* Lines of level WARN that the plugin has logged so far. */
 int net_warnings(void);
+/* Whether a line of any level held the words; the first LINES_BYTES are kept. */
+bool net_logged(const char *words);
 /* Also print what it logs. */
 void net_log_verbose(bool on);
 

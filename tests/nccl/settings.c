@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,60 @@ static void test_port_down(void **state)
 	in_process(both, WITH("NCCL_IB_HCA="));
 }
 
+/* ---- addresses: GID 0 of a simulated port is its link-local address, GID 1 its IPv4 address ----
+ */
+
+static void speaks_ipv4(struct machine *machine)
+{
+	both(machine);
+	CHECK(net_logged("GID 127."), "another GID than the IPv4 address");
+}
+
+static void speaks_link_local(struct machine *machine)
+{
+	both(machine);
+	CHECK(net_logged("GID fe80:"), "another GID than the link-local address");
+}
+
+static void ipv4_with_a_word(struct machine *machine)
+{
+	speaks_ipv4(machine);
+	CHECK(net_warnings() == 1 && net_logged("NCCL_IB_ADDR_RANGE="), "no word about the range");
+}
+
+/* NCCL takes no device for a reason to look at its next transport. */
+static void none_with_a_word(struct machine *machine)
+{
+	CHECK(machine->init != NCCL_SUCCESS || machine->devices == 0, "%d devices",
+	      machine->devices);
+	CHECK(net_warnings() > 0, "no WARN says why");
+}
+
+static void test_addresses(void **state)
+{
+	(void)state;
+	in_process(speaks_ipv4, WITH("NCCL_IB_GID_INDEX=-1"));
+	in_process(speaks_ipv4, WITH("NCCL_IB_GID_INDEX=1"));
+	in_process(speaks_link_local, WITH("NCCL_IB_GID_INDEX=0"));
+	in_process(none_with_a_word, WITH("NCCL_IB_GID_INDEX=9"));
+	in_process(speaks_ipv4, WITH("NCCL_IB_ADDR_FAMILY=AF_INET"));
+	in_process(speaks_link_local, WITH("NCCL_IB_ADDR_FAMILY=AF_INET6"));
+	in_process(speaks_ipv4, WITH("NCCL_IB_ADDR_RANGE=127.0.0.0/8"));
+	in_process(speaks_link_local, WITH("NCCL_IB_ADDR_RANGE=fe80::/10"));
+	in_process(speaks_link_local,
+		   WITH("NCCL_IB_ADDR_FAMILY=AF_INET6", "NCCL_IB_ADDR_RANGE=fe80::/10"));
+	/* Nothing in it: as without. */
+	in_process(speaks_ipv4, WITH("NCCL_IB_ADDR_RANGE=10.0.0.0/8"));
+	in_process(ipv4_with_a_word, WITH("NCCL_IB_ADDR_RANGE=127.0.0.0"));
+	in_process(ipv4_with_a_word, WITH("NCCL_IB_ADDR_RANGE=127.0.0.0/33"));
+	in_process(ipv4_with_a_word, WITH("NCCL_IB_ADDR_RANGE=anything/8"));
+	in_process(ipv4_with_a_word,
+		   WITH("NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ADDR_RANGE=fe80::/10"));
+	in_process(speaks_ipv4, WITH("NCCL_IB_ROCE_VERSION_NUM=2"));
+	in_process(none_with_a_word, WITH("NCCL_IB_ROCE_VERSION_NUM=1")); /* has none */
+	in_process(refused_with_a_word, WITH("NCCL_IB_ROCE_VERSION_NUM=3"));
+}
+
 /* ---- data with settings that change how it travels ---- */
 
 static void carries_data(struct machine *machine, int device)
@@ -230,6 +285,38 @@ static void classes(struct machine *machine)
 	CHECK(net_finalize(&machine->net, context) == NCCL_SUCCESS, "finalize");
 }
 
+/* The port has one key: nothing can be connected, and the log says so. */
+static void no_such_pkey(struct machine *machine)
+{
+	_Alignas(8) uint8_t handle[NCCL_HANDLE_BYTES];
+	enum nccl_result result = NCCL_SUCCESS;
+	double deadline = seconds_now() + 20;
+	void *listener, *send = NULL, *recv = NULL;
+
+	CHECK(net_listen(&machine->net, machine->context, 0, handle, &listener) == NCCL_SUCCESS,
+	      "listen");
+	while (result == NCCL_SUCCESS && seconds_now() < deadline) {
+		result = net_connect(&machine->net, machine->context, 0, handle, &send);
+		if (recv == NULL) {
+			net_accept(&machine->net, listener, &recv);
+		}
+		CHECK(send == NULL && recv == NULL, "a connection with P_Key index 5");
+		sched_yield();
+	}
+	CHECK(result != NCCL_SUCCESS && net_warnings() > 0, "result %d", result);
+	CHECK(net_close_listen(&machine->net, listener) == NCCL_SUCCESS, "closeListen");
+}
+
+static void no_interface(struct machine *machine)
+{
+	_Alignas(8) uint8_t handle[NCCL_HANDLE_BYTES];
+	void *listener;
+
+	CHECK(net_listen(&machine->net, machine->context, 0, handle, &listener) != NCCL_SUCCESS,
+	      "listen");
+	CHECK(net_logged("NCCL_SOCKET_IFNAME=nothing"), "no word about the interface");
+}
+
 static void no_merging(struct machine *machine)
 {
 	const int members[2] = {0, 1};
@@ -248,6 +335,14 @@ static void test_data_settings(void **state)
 	in_process(first_carries_data, WITH("NCCL_IB_GID_INDEX=1", "NCCL_IB_SL=3", "NCCL_IB_TC=41",
 					    "NCCL_IB_TIMEOUT=20", "NCCL_IB_RETRY_CNT=7"));
 	in_process(first_carries_data, WITH("NCCL_IB_PCI_RELAXED_ORDERING=1"));
+	in_process(first_carries_data, WITH("NCCL_IB_GID_INDEX=0"));
+	in_process(first_carries_data, WITH("NCCL_IB_PKEY=0"));
+	in_process(no_such_pkey, WITH("NCCL_IB_PKEY=5", "SWITCHBACK_CONNECT_TIMEOUT=2"));
+	in_process(first_carries_data, WITH("NCCL_IB_SPLIT_DATA_ON_QPS=0", "NCCL_IB_USE_INLINE=1",
+					    "NCCL_IB_ADAPTIVE_ROUTING=1"));
+	in_process(first_carries_data,
+		   WITH("NCCL_SOCKET_IFNAME==lo", "NCCL_SOCKET_FAMILY=AF_INET"));
+	in_process(no_interface, WITH("NCCL_SOCKET_IFNAME=nothing"));
 	in_process(classes, WITH("NCCL_IB_HCA="));
 	in_process(no_merging, WITH("NCCL_IB_MERGE_NICS=0"));
 }
@@ -354,6 +449,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_rails),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_port_down),
+		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_data_settings),
 		cmocka_unit_test(test_no_pci),
 		cmocka_unit_test_setup_teardown(test_pci, make_machine, remove_machine),
