@@ -7,6 +7,18 @@ target_include_directories(nccl-net-switchback PRIVATE . ../core/include)
 target_link_options(nccl-net-switchback PRIVATE
   -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/plugin.map -Wl,--exclude-libs,ALL
   -Wl,--gc-sections -Wl,--as-needed -Wl,-z,nodelete -Wl,-z,now)
+# A newer glibc binds these names to new versions; the old ones are still there (old_libc.c). Before
+# 2.34 they were in libraries of their own. Sanitizers have wrappers for the same names.
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT SB_SANITIZE)
+  foreach(name dlclose dlerror dlopen dlsym dlvsym pthread_create pthread_join pthread_once
+      pthread_setname_np pthread_sigmask stat fstat)
+    target_link_options(nccl-net-switchback PRIVATE -Wl,--wrap=${name})
+  endforeach()
+  target_link_libraries(nccl-net-switchback PRIVATE
+    -Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl,--pop-state)
+else()
+  set_source_files_properties(old_libc.c PROPERTIES HEADER_FILE_ONLY TRUE)
+endif()
 set_target_properties(nccl-net-switchback PROPERTIES
   LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/plugin.map)
 target_link_libraries(nccl-net-switchback PRIVATE switchback_static)

@@ -30,5 +30,9 @@ readelf -d "$library" | grep -q NODELETE || wrong "NCCL would unload it under it
 foreign=$(nm -D --undefined-only "$library" | grep -E ' (ibv_|cu[A-Z]|XML_|json_|isal_|crc)')
 [ -z "$foreign" ] || wrong "wants symbols of libraries that may not be there: $foreign"
 newest=$(objdump -T "$library" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
+# The names with new versions since are asked for by their old ones (plugin/old_libc.c).
+if [ "$(uname -m)" = x86_64 ] && [ "$(printf '%s\n' GLIBC_2.31 "$newest" | sort -V | tail -1)" != GLIBC_2.31 ]; then
+	wrong "wants $(objdump -T "$library" | grep "$newest" | awk '{print $NF}' | tr '\n' ' ')of $newest, newer than 2.31"
+fi
 echo "needs: $(echo $needed), symbols up to $newest"
 exit $status
