@@ -65,12 +65,13 @@ static json_t *failbacks(const struct perf_result *result)
 		const struct perf_failback *one = &result->failbacks[i];
 
 		json_array_append_new(list,
-				      json_pack("{s:o, s:o, s:o, s:o, s:o}", "t_ms",
+				      json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "t_ms",
 						number(perf_ms(result, one->time_ns)), "gap_ms",
-						number(one->gap_ms), "since_restore_ms",
-						number(one->since_restore_ms), "conn",
-						connection(one->sender, one->receiver), "to",
-						rail_name(one->rail)));
+						number(one->gap_ms), "gap_at_ms",
+						number(perf_ms(result, one->gap_begin_ns)),
+						"since_restore_ms", number(one->since_restore_ms),
+						"conn", connection(one->sender, one->receiver),
+						"to", rail_name(one->rail)));
 	}
 	return list;
 }

@@ -328,7 +328,8 @@ static void measure_gap(const struct perf_shared *shared, const struct perf_resu
 			from = time;
 		}
 	}
-	longest = sb_timeline_longest(rank->deliveries, rank->delivery_count, from, to);
+	longest = sb_timeline_longest(rank->deliveries, rank->delivery_count, from, to,
+				      &failback->gap_begin_ns);
 	usual = sb_timeline_usual(rank->deliveries, rank->delivery_count, result->start_ns,
 				  result->end_ns, to - from, disturbed, disturbed_count);
 	failback->gap_ms = longest > usual ? (double)(longest - usual) / 1e6 : 0;

@@ -26,6 +26,7 @@ struct perf_failback {
 	uint64_t time_ns;
 	int sender, receiver;
 	int rail;
+	uint64_t gap_begin_ns;
 	double gap_ms;
 	double since_restore_ms; /* NAN: no restore was seen */
 };

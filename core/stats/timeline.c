@@ -62,18 +62,26 @@ uint64_t sb_timeline_previous(const uint64_t *deliveries, size_t count, uint64_t
 	return index > 0 ? deliveries[index - 1] : 0;
 }
 
-uint64_t sb_timeline_longest(const uint64_t *deliveries, size_t count, uint64_t from, uint64_t to)
+uint64_t sb_timeline_longest(const uint64_t *deliveries, size_t count, uint64_t from, uint64_t to,
+			     uint64_t *begin)
 {
 	uint64_t longest = 0;
 	uint64_t last = from;
 
+	*begin = from;
+
 	for (size_t i = find(deliveries, count, from); i < count && deliveries[i] <= to; i++) {
 		if (deliveries[i] - last > longest) {
 			longest = deliveries[i] - last;
+			*begin = last;
 		}
 		last = deliveries[i];
 	}
-	return to - last > longest ? to - last : longest;
+	if (to - last > longest) {
+		longest = to - last;
+		*begin = last;
+	}
+	return longest;
 }
 
 static int compare(const void *a, const void *b)
@@ -125,14 +133,14 @@ uint64_t sb_timeline_usual(const uint64_t *deliveries, size_t count, uint64_t fr
 		return 0;
 	}
 	while (from + length <= to && spans < most) {
-		uint64_t end = disturbance(disturbed, disturbed_count, from, from + length);
+		uint64_t begin, end = disturbance(disturbed, disturbed_count, from, from + length);
 
 		if (end != 0) {
 			from = end + 1;
 			continue;
 		}
 		values[spans++] =
-			(double)sb_timeline_longest(deliveries, count, from, from + length);
+			(double)sb_timeline_longest(deliveries, count, from, from + length, &begin);
 		from += length;
 	}
 	median = sb_percentile(values, spans, 50);

@@ -29,8 +29,10 @@ uint64_t sb_timeline_next(const uint64_t *deliveries, size_t count, uint64_t tim
 /* The last delivery before `time_ns`; 0 if there was none. */
 uint64_t sb_timeline_previous(const uint64_t *deliveries, size_t count, uint64_t time_ns);
 
-/* The longest time without a delivery within [from, to], the ends of the span included. */
-uint64_t sb_timeline_longest(const uint64_t *deliveries, size_t count, uint64_t from, uint64_t to);
+/* The longest time without a delivery within [from, to], the ends of the span included; *begin:
+ * when it began. */
+uint64_t sb_timeline_longest(const uint64_t *deliveries, size_t count, uint64_t from, uint64_t to,
+			     uint64_t *begin);
 
 struct sb_span {
 	uint64_t from, to;

@@ -41,13 +41,19 @@ static void deliveries_are_found(void **state)
 static void longest_silence_counts_the_ends(void **state)
 {
 	const uint64_t deliveries[] = {10, 20, 50, 60};
+	uint64_t begin;
 
 	(void)state;
-	assert_int_equal(sb_timeline_longest(deliveries, 4, 10, 60), 30);
-	assert_int_equal(sb_timeline_longest(deliveries, 4, 10, 200), 140);
-	assert_int_equal(sb_timeline_longest(deliveries, 4, 0, 20), 10);
-	assert_int_equal(sb_timeline_longest(deliveries, 4, 25, 45), 20);
-	assert_int_equal(sb_timeline_longest(deliveries, 0, 25, 45), 20);
+	assert_int_equal(sb_timeline_longest(deliveries, 4, 10, 60, &begin), 30);
+	assert_int_equal(begin, 20);
+	assert_int_equal(sb_timeline_longest(deliveries, 4, 10, 200, &begin), 140);
+	assert_int_equal(begin, 60);
+	assert_int_equal(sb_timeline_longest(deliveries, 4, 0, 20, &begin), 10);
+	assert_int_equal(begin, 0);
+	assert_int_equal(sb_timeline_longest(deliveries, 4, 25, 45, &begin), 20);
+	assert_int_equal(begin, 25);
+	assert_int_equal(sb_timeline_longest(deliveries, 0, 25, 45, &begin), 20);
+	assert_int_equal(begin, 25);
 }
 
 static void usual_silence_leaves_out_disturbances(void **state)
