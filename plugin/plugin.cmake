@@ -23,3 +23,6 @@ set_target_properties(nccl-net-switchback PROPERTIES
   LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/plugin.map)
 target_link_libraries(nccl-net-switchback PRIVATE switchback_static)
 install(TARGETS nccl-net-switchback LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# RCCL's name for it.
+install(CODE "file(CREATE_LINK libnccl-net-switchback.so
+  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/librccl-net-switchback.so\" SYMBOLIC)")
