@@ -3,7 +3,8 @@ add_library(nccl_net STATIC nccl/net.c nccl/net_calls.c nccl/fixture.c)
 target_include_directories(nccl_net PUBLIC nccl ../plugin ../core/include ../sim/include)
 target_link_libraries(nccl_net PUBLIC sim_fabric ${CMAKE_DL_LIBS})
 
-add_executable(nccl_cases nccl/cases.c)
+add_executable(nccl_cases nccl/cases.c nccl/cases_match.c nccl/cases_life.c nccl/cases_device.c
+  nccl/cases_wrong.c)
 target_link_libraries(nccl_cases PRIVATE nccl_net PkgConfig::CMOCKA)
 set_target_properties(nccl_cases PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(nccl_cases nccl-net-switchback sim_verbs)
