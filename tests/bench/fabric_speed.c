@@ -199,20 +199,29 @@ static double write_latency(struct end *end, bool first)
 	return start / ROUNDS / 2 * 1e6;
 }
 
+/* The passive side of the writes: a receiver that polls, till the other is done. */
+static void poll_until(struct end *end, struct pollfd *told)
+{
+	while (poll(told, 1, 0) == 0) {
+		for (int i = 0; i < 64; i++) {
+			poll_some(end);
+		}
+	}
+}
+
 static void peer_run(int fd)
 {
 	struct end end = {0};
 	struct pollfd told = {.fd = fd, .events = POLLIN};
+	char byte;
 
 	end_open(&end, "1");
 	end_connect(&end, fd);
 	write_latency(&end, false);
-	/* The passive side of the writes: a receiver that polls, till the other is done. */
-	while (poll(&told, 1, 0) == 0) {
-		for (int i = 0; i < 64; i++) {
-			poll_some(&end);
-		}
-	}
+	poll_until(&end, &told);
+	check(read(fd, &byte, 1) == 1, "exchange");
+	write_rate(&end, 1 << 20, 8);
+	poll_until(&end, &told);
 	exit(0);
 }
 
@@ -319,6 +328,40 @@ static double tcp_bandwidth(size_t size)
 	return (double)sent * 8 / (clock_s() - start) / 1e9;
 }
 
+static uint64_t pump(int fd, char *bytes, size_t size)
+{
+	ssize_t sent = send(fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t got = recv(fd, bytes, size, MSG_DONTWAIT);
+
+	if (sent <= 0 && got <= 0) {
+		sched_yield();
+	}
+	return sent > 0 ? (uint64_t)sent : 0;
+}
+
+/* Both ends send and receive at once, each in one thread, as NCCL's proxy does. Gbit/s one way. */
+static double tcp_both_ways(void)
+{
+	static char bytes[1 << 20];
+	uint64_t sent = 0;
+	double start = clock_s();
+	int fds[2];
+	pid_t pid;
+
+	tcp_pair(fds);
+	pid = fork();
+	while (clock_s() - start < seconds) {
+		sent += pump(fds[pid == 0], bytes, sizeof(bytes));
+	}
+	if (pid == 0) {
+		exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	close(fds[0]);
+	close(fds[1]);
+	return (double)sent * 8 / seconds / 1e9;
+}
+
 static double tcp_latency(void)
 {
 	char box[8] = "";
@@ -359,7 +402,8 @@ static void row(const char *what, double value, const char *unit, double udp, do
 	fflush(stdout);
 }
 
-static void rc_rows(const char *name, double udp, double tcp64, double tcp1024, double tcp_us)
+static void rc_rows(const char *name, double udp, double tcp64, double tcp1024, double tcp_us,
+		    double tcp_both)
 {
 	struct end end = {0};
 	int fds[2];
@@ -380,6 +424,9 @@ static void rc_rows(const char *name, double udp, double tcp64, double tcp1024, 
 	row("RC write 64 KiB", write_rate(&end, 65536, 32) * 65536 * 8 / 1e9, "Gbit/s", udp, tcp64);
 	row("RC write 1 MiB", write_rate(&end, 1 << 20, 8) * (1 << 20) * 8 / 1e9, "Gbit/s", udp,
 	    tcp1024);
+	check(write(fds[0], "b", 1) == 1, "peer");
+	row("RC 1 MiB both ways", write_rate(&end, 1 << 20, 8) * (1 << 20) * 8 / 1e9, "Gbit/s", 0,
+	    tcp_both);
 	check(write(fds[0], "q", 1) == 1, "peer");
 	waitpid(pid, NULL, 0);
 }
@@ -387,7 +434,7 @@ static void rc_rows(const char *name, double udp, double tcp64, double tcp1024, 
 int main(int argc, char **argv)
 {
 	char name[FABRIC_NAME_SIZE], error[FABRIC_ERROR_SIZE];
-	double udp, tcp64, tcp1024, tcp_us;
+	double udp, tcp64, tcp1024, tcp_both, tcp_us;
 
 	if (argc > 1 && (seconds = atof(argv[1])) <= 0) {
 		fprintf(stderr, "usage: fabric_speed [SECONDS]\n");
@@ -396,17 +443,19 @@ int main(int argc, char **argv)
 	udp = udp_bandwidth();
 	tcp64 = tcp_bandwidth(65536);
 	tcp1024 = tcp_bandwidth(1 << 20);
+	tcp_both = tcp_both_ways();
 	tcp_us = tcp_latency();
 	row("UDP GSO/GRO", udp, "Gbit/s", 0, 0);
 	row("TCP 64 KiB", tcp64, "Gbit/s", udp, 0);
 	row("TCP 1 MiB", tcp1024, "Gbit/s", udp, 0);
+	row("TCP 1 MiB both ways", tcp_both, "Gbit/s", 0, 0);
 	row("TCP 8 B one way", tcp_us, "us", 0, 0);
 	snprintf(name, sizeof(name), "speed-%d", getpid());
 	if (fabric_create(name, 2, 1, NULL, error)) {
 		fprintf(stderr, "fabric_speed: %s\n", error);
 		return 2;
 	}
-	rc_rows(name, udp, tcp64, tcp1024, tcp_us);
+	rc_rows(name, udp, tcp64, tcp1024, tcp_us, tcp_both);
 	fabric_destroy(name, error);
 	return 0;
 }

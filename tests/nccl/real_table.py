@@ -132,6 +132,14 @@ def overhead():
               f"| {times['plugin'] / times['sockets']:.2f} of the time |")
     print("\nThe simulated fabric by itself on this machine (`fabric_speed`):\n\n```")
     print(text_of("fabric_speed").rstrip() + "\n```")
+    alone = dict(re.findall(r"^(.*?) both ways +([0-9.]+) Gbit/s", text_of("fabric_speed"), re.MULTILINE))
+    size = str(64 << 20)
+    for words, what in (("plugin", "RC 1 MiB"), ("sockets", "TCP 1 MiB")):
+        if count > 0 and what in alone:
+            reached = int(size) / statistics.median(found[size] for found in rounds[words]) / 1e9 * 8
+            print(f"{'' if words == 'sockets' else chr(10)}* {words}, 64 MiB all-reduce: {reached:.1f} Gbit/s each way, "
+                  f"{reached / float(alone[what]):.2f} of \"{what} both ways\", where one thread of each end sends and "
+                  "receives as NCCL's progress thread does.")
 
 
 def main():
