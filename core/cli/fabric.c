@@ -13,13 +13,16 @@ static int usage(void)
 {
 	fprintf(stderr,
 		"usage: switchback fabric create NAME [--hosts 2] [--rails 2] [--netns]\n"
+		"                  [--speed 100G] [--width LANES] [--mtu 4096] [--like "
+		"connectx|rxe]\n"
+		"                  [--link-layer ethernet|infiniband] [--lid FIRST]\n"
 		"       switchback fabric cut NAME PORTS [--how FAULT] [--way both|in|out]\n"
 		"       switchback fabric restore NAME PORTS\n"
 		"       switchback fabric status NAME\n"
 		"       switchback fabric destroy NAME\n"
 		"PORTS: railR, hostH.railR, hostH or all\n"
 		"FAULT: down, blackhole, loss=P, delay=T, corrupt=P, reorder, duplicate, slow=R, "
-		"die\n");
+		"speed=R,\n       die, unwritten, stuck, gid[=N], nomem[=OBJECT][:N]\n");
 	return CLI_USAGE;
 }
 
@@ -49,18 +52,76 @@ struct arguments {
 	const char *operands[2];
 	int count;
 	long hosts, rails;
-	bool netns;
+	struct fabric_options options;
 	const char *how, *way;
 };
+
+/* One of two words; -1 after saying what is wrong. */
+static int choice_parse(const char *option, const char *text, const char *const words[2])
+{
+	for (int i = 0; i < 2; i++) {
+		if (strcmp(text, words[i]) == 0) {
+			return i;
+		}
+	}
+	fprintf(stderr, "switchback fabric: %s '%s': %s or %s is wanted\n", option, text, words[0],
+		words[1]);
+	return -1;
+}
+
+/* Options of `create` beside the counts; -1 after saying what is wrong. */
+static int create_option(int option, const char *text, struct fabric_options *options)
+{
+	static const char *const layers[] = {"ethernet", "infiniband"};
+	static const char *const devices[] = {"connectx", "rxe"};
+	uint32_t *number = option == 'w'   ? &options->width
+			   : option == 'm' ? &options->mtu
+					   : &options->first_lid;
+	long value;
+
+	switch (option) {
+	case 'n':
+		options->netns = true;
+		return 0;
+	case 's':
+		if (fabric_rate_parse(text, &options->speed_mbps) == 0) {
+			return 0;
+		}
+		fprintf(stderr, "switchback fabric: --speed '%s': a rate such as 100G is wanted\n",
+			text);
+		return -1;
+	case 'l':
+		value = choice_parse("--link-layer", text, layers);
+		options->link_layer = value == 1 ? FABRIC_INFINIBAND : FABRIC_ETHERNET;
+		return value < 0 ? -1 : 0;
+	case 'k':
+		value = choice_parse("--like", text, devices);
+		options->flush_on_port_down = options->retry_seven_infinite = value == 1;
+		return value < 0 ? -1 : 0;
+	default:
+		value = count_parse(option == 'w'   ? "--width"
+				    : option == 'm' ? "--mtu"
+						    : "--lid",
+				    text);
+		*number = value > 0 ? (uint32_t)value : 0;
+		return value < 0 ? -1 : 0;
+	}
+}
 
 static int arguments_parse(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option create[] = {{"hosts", required_argument, NULL, 'h'},
 					       {"rails", required_argument, NULL, 'r'},
 					       {"netns", no_argument, NULL, 'n'},
+					       {"speed", required_argument, NULL, 's'},
+					       {"width", required_argument, NULL, 'w'},
+					       {"mtu", required_argument, NULL, 'm'},
+					       {"link-layer", required_argument, NULL, 'l'},
+					       {"lid", required_argument, NULL, 'i'},
+					       {"like", required_argument, NULL, 'k'},
 					       {NULL, 0, NULL, 0}};
 	static const struct option cut[] = {{"how", required_argument, NULL, 'f'},
-					    {"way", required_argument, NULL, 'w'},
+					    {"way", required_argument, NULL, 'd'},
 					    {NULL, 0, NULL, 0}};
 	static const struct option none[] = {{NULL, 0, NULL, 0}};
 	const struct option *options = strcmp(argv[0], "create") == 0 ? create
@@ -78,17 +139,18 @@ static int arguments_parse(int argc, char **argv, struct arguments *arguments)
 		case 'r':
 			arguments->rails = count_parse("--rails", optarg);
 			break;
-		case 'n':
-			arguments->netns = true;
-			break;
 		case 'f':
 			arguments->how = optarg;
 			break;
-		case 'w':
+		case 'd':
 			arguments->way = optarg;
 			break;
-		default:
+		case '?':
 			return CLI_USAGE;
+		default:
+			if (create_option(option, optarg, &arguments->options)) {
+				return CLI_USAGE;
+			}
 		}
 	}
 	if (arguments->hosts < 0 || arguments->rails < 0) {
@@ -108,11 +170,10 @@ static int arguments_parse(int argc, char **argv, struct arguments *arguments)
 static int create(const struct arguments *arguments)
 {
 	const char *name = arguments->operands[0];
-	const struct fabric_options options = {.netns = arguments->netns};
 	char error[FABRIC_ERROR_SIZE];
 
-	if (fabric_create(name, (uint32_t)arguments->hosts, (uint32_t)arguments->rails, &options,
-			  error)) {
+	if (fabric_create(name, (uint32_t)arguments->hosts, (uint32_t)arguments->rails,
+			  &arguments->options, error)) {
 		return fail(error);
 	}
 	printf("fabric %s: %ld host%s, %ld rail%s. A process joins as host 0%s%s with\n", name,

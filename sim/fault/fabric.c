@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Beyond are the multicast LIDs. */
+#define LID_LAST 0xbfffu
+
 static int name_check(const char *name, char *error)
 {
 	size_t length = name ? strlen(name) : 0;
@@ -92,6 +95,47 @@ static int state_write(const char *directory, const char *name, uint32_t hosts, 
 	return 0;
 }
 
+static bool width_possible(uint32_t width, uint32_t mbps)
+{
+	static const uint32_t widths[] = {1, 2, 4, 8, 12};
+	static const uint32_t lanes[] = {2500, 5000, 10000, 14000, 25000, 50000, 100000};
+
+	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
+		for (size_t j = 0; j < sizeof(lanes) / sizeof(lanes[0]); j++) {
+			if (width == widths[i] && mbps == width * lanes[j]) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+static int link_check(uint32_t hosts, const struct fabric_options *options, char *error)
+{
+	uint32_t mbps = options->speed_mbps ? options->speed_mbps : SPEED_DEFAULT;
+
+	if (options->width && !width_possible(options->width, mbps)) {
+		return fabric_fail(error, -EINVAL,
+				   "width %u, speed %uM: 1, 2, 4, 8 or 12 lanes of 2.5, 5, 10, 14, "
+				   "25, 50 or 100G allowed",
+				   options->width, mbps);
+	}
+	if (options->link_layer == FABRIC_INFINIBAND && options->netns) {
+		return fabric_fail(error, -EINVAL,
+				   "link layer InfiniBand: network devices have Ethernet");
+	}
+	if (options->link_layer != FABRIC_INFINIBAND && options->first_lid) {
+		return fabric_fail(error, -EINVAL, "LID %u: only InfiniBand has LIDs",
+				   options->first_lid);
+	}
+	if (options->first_lid > LID_LAST || options->first_lid + hosts - 1 > LID_LAST) {
+		return fabric_fail(error, -EINVAL,
+				   "LID %u of the first of %u hosts: 1 to %u allowed",
+				   options->first_lid, hosts, LID_LAST);
+	}
+	return 0;
+}
+
 static int options_check(uint32_t hosts, uint32_t rails, const struct fabric_options *options,
 			 char *error)
 {
@@ -108,7 +152,7 @@ static int options_check(uint32_t hosts, uint32_t rails, const struct fabric_opt
 		return fabric_fail(error, -EINVAL, "mtu %u: 256, 512, 1024, 2048 or 4096 allowed",
 				   options->mtu);
 	}
-	return 0;
+	return options ? link_check(hosts, options, error) : 0;
 }
 
 /* Clears away what is left of an earlier fabric of that name; -EEXIST when it is in use. */

@@ -1,221 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "state.h"
-#include <ctype.h>
+/* Faults put on ports and taken off. */
+#include "words.h"
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define FAULT_NAMES "down, blackhole, loss=P, delay=T, corrupt=P, reorder, duplicate, slow=R or die"
-#define MILLION     1000000u
-
-enum fault_kind {
-	FAULT_DOWN,
-	FAULT_BLACKHOLE,
-	FAULT_LOSS,
-	FAULT_CORRUPT,
-	FAULT_DUPLICATE,
-	FAULT_REORDER,
-	FAULT_DELAY,
-	FAULT_SLOW,
-	FAULT_DIE,
-};
-
-enum value_kind { VALUE_NONE, VALUE_CHANCE, VALUE_TIME, VALUE_RATE };
-
-static const struct fault_name {
-	const char *name;
-	enum fault_kind kind;
-	enum value_kind value;
-	/* Taken when no value is given; 0: it must be given. */
-	uint64_t without;
-	/* The fault is one of the whole port or device. */
-	bool both_only;
-} FAULTS[] = {
-	{"down", FAULT_DOWN, VALUE_NONE, 0, true},
-	{"blackhole", FAULT_BLACKHOLE, VALUE_NONE, 0, false},
-	{"loss", FAULT_LOSS, VALUE_CHANCE, 0, false},
-	{"corrupt", FAULT_CORRUPT, VALUE_CHANCE, 0, false},
-	{"duplicate", FAULT_DUPLICATE, VALUE_CHANCE, MILLION / 10, false},
-	{"reorder", FAULT_REORDER, VALUE_CHANCE, MILLION / 10, false},
-	{"delay", FAULT_DELAY, VALUE_TIME, 0, false},
-	{"slow", FAULT_SLOW, VALUE_RATE, 0, false},
-	{"die", FAULT_DIE, VALUE_NONE, 0, true},
-};
-
-struct fault {
-	enum fault_kind kind;
-	uint64_t value;
-	bool ways[FABRIC_WAYS];
-};
-
-/* A decimal number and what follows it. False: no number, negative or not finite. */
-static bool number_parse(const char *text, double *number, const char **unit)
-{
-	char *end;
-
-	if (!isdigit((unsigned char)text[0]) && text[0] != '.') {
-		return false;
-	}
-	*number = strtod(text, &end);
-	*unit = end;
-	return end != text && *number >= 0 && *number < 1e15;
-}
-
-static int chance_parse(const char *text, uint64_t *value)
-{
-	const char *unit;
-	double number;
-
-	if (!number_parse(text, &number, &unit) || (*unit != '\0' && strcmp(unit, "%") != 0)) {
-		return -EINVAL;
-	}
-	if (*unit == '%') {
-		number /= 100;
-	}
-	if (number <= 0 || number > 1) {
-		return -EINVAL;
-	}
-	*value = (uint64_t)(number * MILLION + 0.5);
-	return *value == 0 ? -EINVAL : 0;
-}
-
-static int scaled_parse(const char *text, const char *const *units, const double *scales,
-			uint64_t *value)
-{
-	const char *unit;
-	double number;
-
-	if (!number_parse(text, &number, &unit)) {
-		return -EINVAL;
-	}
-	for (int i = 0; units[i]; i++) {
-		if (strcmp(unit, units[i]) == 0 && number * scales[i] >= 1) {
-			*value = (uint64_t)(number * scales[i] + 0.5);
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
-static int value_parse(enum value_kind kind, const char *text, uint64_t *value, const char **wanted)
-{
-	static const char *const times[] = {"ns", "us", "ms", "s", NULL};
-	static const double nanoseconds[] = {1, 1e3, 1e6, 1e9};
-	static const char *const rates[] = {"", "M", "G", NULL};
-	static const double megabits[] = {1, 1, 1e3};
-
-	switch (kind) {
-	case VALUE_CHANCE:
-		*wanted = "a chance such as 0.01 or 1%";
-		return chance_parse(text, value);
-	case VALUE_TIME:
-		*wanted = "a time up to 60s such as 300us, 5ms or 1s";
-		return scaled_parse(text, times, nanoseconds, value) || *value > 60000000000ULL
-			       ? -EINVAL
-			       : 0;
-	case VALUE_RATE:
-		*wanted = "a rate in Mbit/s such as 100M or 10G";
-		return scaled_parse(text, rates, megabits, value) || *value > UINT32_MAX ? -EINVAL
-											 : 0;
-	case VALUE_NONE:
-	default:
-		*wanted = "no value";
-		return -EINVAL;
-	}
-}
-
-static int way_parse(const char *way, const struct fault_name *name, struct fault *fault,
-		     char *error)
-{
-	if (!way || strcmp(way, "both") == 0) {
-		fault->ways[FABRIC_IN] = fault->ways[FABRIC_OUT] = true;
-		return 0;
-	}
-	if (strcmp(way, "in") != 0 && strcmp(way, "out") != 0) {
-		return fabric_fail(error, -EINVAL, "way '%s': both, in or out allowed", way);
-	}
-	if (name->both_only) {
-		return fabric_fail(error, -EINVAL,
-				   "fault '%s' has no direction: way '%s' is not allowed "
-				   "(blackhole has one)",
-				   name->name, way);
-	}
-	fault->ways[way[0] == 'i' ? FABRIC_IN : FABRIC_OUT] = true;
-	return 0;
-}
-
-static int fault_parse(const char *how, const char *way, struct fault *fault, char *error)
-{
-	size_t length = strcspn(how, "=");
-	const char *value = how[length] == '=' ? how + length + 1 : NULL;
-	const char *wanted = "a value";
-
-	memset(fault, 0, sizeof(*fault));
-	for (size_t i = 0; i < sizeof(FAULTS) / sizeof(FAULTS[0]); i++) {
-		const struct fault_name *name = &FAULTS[i];
-
-		if (strlen(name->name) != length || strncmp(name->name, how, length) != 0) {
-			continue;
-		}
-		fault->kind = name->kind;
-		fault->value = name->without;
-		if (value ? value_parse(name->value, value, &fault->value, &wanted) != 0
-			  : name->value != VALUE_NONE && name->without == 0) {
-			if (!value) {
-				value_parse(name->value, "", &fault->value, &wanted);
-			}
-			return fabric_fail(error, -EINVAL, "fault '%s': %s wants %s", how,
-					   name->name, wanted);
-		}
-		return way_parse(way, name, fault, error);
-	}
-	return fabric_fail(error, -EINVAL, "unknown fault '%s': %s allowed", how, FAULT_NAMES);
-}
-
-/* "rail12" -> 12; false when text is not the word and a number and nothing more before `stop`. */
-static bool numbered(const char *text, const char *word, char stop, uint32_t *number,
-		     const char **rest)
-{
-	size_t length = strlen(word);
-	char *end;
-	unsigned long value;
-
-	if (strncmp(text, word, length) != 0 || !isdigit((unsigned char)text[length])) {
-		return false;
-	}
-	value = strtoul(text + length, &end, 10);
-	if (*end != stop || value > UINT32_MAX) {
-		return false;
-	}
-	*number = (uint32_t)value;
-	*rest = end;
-	return true;
-}
-
-/* Ports selected by a word; UINT32_MAX for every host or rail. */
-static int ports_parse(const struct fabric *fabric, const char *ports, uint32_t *host,
-		       uint32_t *rail, char *error)
-{
-	const char *rest;
-
-	*host = *rail = UINT32_MAX;
-	if (strcmp(ports, "all") == 0 || numbered(ports, "rail", '\0', rail, &rest) ||
-	    numbered(ports, "host", '\0', host, &rest)) {
-	} else if (!numbered(ports, "host", '.', host, &rest) ||
-		   !numbered(rest + 1, "rail", '\0', rail, &rest)) {
-		return fabric_fail(error, -EINVAL,
-				   "ports '%s': railR, hostH.railR, hostH or all allowed", ports);
-	}
-	if ((*host != UINT32_MAX && *host >= fabric->shared->hosts) ||
-	    (*rail != UINT32_MAX && *rail >= fabric->shared->rails)) {
-		return fabric_fail(error, -ENODEV,
-				   "no port '%s': fabric '%s' has host0 to host%u, rail0 to rail%u",
-				   ports, fabric->shared->name, fabric->shared->hosts - 1,
-				   fabric->shared->rails - 1);
-	}
-	return 0;
-}
 
 static void way_apply(struct fabric_impairment *way, const struct fault *fault)
 {
@@ -243,19 +30,77 @@ static void way_apply(struct fabric_impairment *way, const struct fault *fault)
 	case FAULT_DELAY:
 		atomic_store(&way->delay_ns, fault->value);
 		break;
-	case FAULT_DOWN:
-	case FAULT_DIE:
+	default: /* of the whole port */
 		break;
 	}
 }
 
+/* The link is trained anew: it goes down and comes up, unless it is down. */
+static void speed_set(struct fabric_port *port, uint32_t mbps)
+{
+	if (atomic_exchange(&port->speed_mbps, mbps) != mbps && !atomic_load(&port->down)) {
+		atomic_fetch_add(&port->link_changes, 2);
+	}
+}
+
+static void gid_shift_set(struct fabric_port *port, uint32_t indexes)
+{
+	if (atomic_exchange(&port->gid_shift, indexes) != indexes) {
+		atomic_fetch_add(&port->gid_changes, 1);
+	}
+}
+
+static void nomem_set(struct fabric_port *port, uint64_t value)
+{
+	atomic_store(&port->nomem_kinds, 0);
+	atomic_store(&port->nomem_calls, (uint32_t)value);
+	atomic_store(&port->nomem_kinds, (uint32_t)(value >> 32));
+}
+
+bool fabric_allocation_fails(struct fabric_port *port, enum fabric_object kind)
+{
+	uint32_t calls;
+
+	if (!(atomic_load(&port->nomem_kinds) & 1u << kind)) {
+		return false;
+	}
+	calls = atomic_load(&port->nomem_calls);
+	while (calls > 0 && calls != FABRIC_EVERY_CALL &&
+	       !atomic_compare_exchange_weak(&port->nomem_calls, &calls, calls - 1)) {
+	}
+	return calls == 1 || calls == FABRIC_EVERY_CALL;
+}
+
 static void fault_apply(struct fabric_port *port, const struct fault *fault)
 {
-	if (fault->kind == FAULT_DOWN && !atomic_exchange(&port->down, 1)) {
-		atomic_fetch_add(&port->link_changes, 1);
-	}
-	if (fault->kind == FAULT_DIE && !atomic_exchange(&port->dead, 1)) {
-		atomic_fetch_add(&port->deaths, 1);
+	switch (fault->kind) {
+	case FAULT_DOWN:
+		if (!atomic_exchange(&port->down, 1)) {
+			atomic_fetch_add(&port->link_changes, 1);
+		}
+		break;
+	case FAULT_DIE:
+		if (!atomic_exchange(&port->dead, 1)) {
+			atomic_fetch_add(&port->deaths, 1);
+		}
+		break;
+	case FAULT_UNWRITTEN:
+		atomic_store(&port->unwritten, 1);
+		break;
+	case FAULT_STUCK:
+		atomic_store(&port->stuck, 1);
+		break;
+	case FAULT_GID:
+		gid_shift_set(port, (uint32_t)fault->value);
+		break;
+	case FAULT_SPEED:
+		speed_set(port, (uint32_t)fault->value);
+		break;
+	case FAULT_NOMEM:
+		nomem_set(port, fault->value);
+		break;
+	default: /* of each way */
+		break;
 	}
 	for (int way = 0; way < FABRIC_WAYS; way++) {
 		if (fault->ways[way]) {
@@ -278,6 +123,11 @@ static void fault_remove(struct fabric_port *port)
 		atomic_store(&impairment->delay_ns, 0);
 	}
 	atomic_store(&port->dead, 0);
+	atomic_store(&port->unwritten, 0);
+	atomic_store(&port->stuck, 0);
+	nomem_set(port, 0);
+	gid_shift_set(port, 0);
+	speed_set(port, 0);
 	if (atomic_exchange(&port->down, 0)) {
 		atomic_fetch_add(&port->link_changes, 1);
 	}

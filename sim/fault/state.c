@@ -81,8 +81,13 @@ int fabric_state_fill(void *memory, const char *name, uint32_t hosts, uint32_t r
 	shared->hosts = hosts;
 	shared->rails = rails;
 	shared->range = range;
-	shared->speed_mbps = options && options->speed_mbps ? options->speed_mbps : 100000;
+	shared->speed_mbps = options && options->speed_mbps ? options->speed_mbps : SPEED_DEFAULT;
 	shared->mtu = options && options->mtu ? options->mtu : 4096;
+	shared->width = options ? options->width : 0;
+	shared->link_layer = options ? options->link_layer : FABRIC_ETHERNET;
+	shared->first_lid = options && options->first_lid ? options->first_lid : 1;
+	shared->flush_on_port_down = options && options->flush_on_port_down;
+	shared->retry_seven_infinite = options && options->retry_seven_infinite;
 	shared->netns = options && options->netns;
 	snprintf(shared->name, sizeof(shared->name), "%s", name);
 	for (uint32_t host = 0; host < hosts; host++) {
@@ -192,6 +197,21 @@ uint32_t fabric_hosts(const struct fabric *fabric)
 uint32_t fabric_rails(const struct fabric *fabric)
 {
 	return fabric->shared->rails;
+}
+
+uint32_t fabric_speed_mbps(const struct fabric *fabric, const struct fabric_port *port)
+{
+	uint32_t trained = atomic_load(&port->speed_mbps);
+
+	return trained ? trained : fabric->shared->speed_mbps;
+}
+
+uint32_t fabric_rate_mbps(const struct fabric_port *port, enum fabric_way way)
+{
+	uint32_t trained = atomic_load(&port->speed_mbps);
+	uint32_t rate = atomic_load(&port->way[way].rate_mbps);
+
+	return trained && (!rate || trained < rate) ? trained : rate;
 }
 
 uint64_t fabric_changed_ns(const struct fabric *fabric)

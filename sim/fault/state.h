@@ -13,12 +13,14 @@
 #include "fabric.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define ROCE_PORT      4791
+#define SPEED_DEFAULT  100000u
 #define FABRIC_MAGIC   0x53424642u /* "SBFB" */
-#define FABRIC_VERSION 2u
+#define FABRIC_VERSION 3u
 
 /* A QPN is 24 bits: the process's slot on its host, then an index of that process. */
 #define FABRIC_SLOT_BITS  9u
@@ -28,6 +30,25 @@
 
 #define FABRIC_DIRECTORY "/dev/shm/switchback-fabric-"
 #define FABRIC_RANGE     "/dev/shm/switchback-range-"
+
+/* A port's GID table: indexes, and those of them that hold an entry. */
+#define FABRIC_GID_TABLE 16
+#define FABRIC_GIDS      2
+
+/* What a program asks a device for; see the fault "nomem". */
+enum fabric_object {
+	FABRIC_CONTEXT,
+	FABRIC_PD,
+	FABRIC_MR,
+	FABRIC_CQ,
+	FABRIC_QP,
+	FABRIC_SRQ,
+	FABRIC_AH,
+	FABRIC_CHANNEL,
+	FABRIC_OBJECTS
+};
+#define FABRIC_OBJECTS_ALL ((1u << FABRIC_OBJECTS) - 1)
+#define FABRIC_EVERY_CALL  UINT32_MAX
 
 enum fabric_way { FABRIC_IN, FABRIC_OUT, FABRIC_WAYS };
 
@@ -52,8 +73,18 @@ struct fabric_port {
 	_Atomic uint32_t deaths, dead;
 	/* Carrier changes so far, so that a flap too short to be seen still gives its events. */
 	_Atomic uint32_t link_changes;
-	/* Of the network device below it, if there is one; and the changes of its address. */
-	_Atomic uint32_t carrier_lost, address_lost, gid_changes;
+	/* Of the network device below it, if there is one. */
+	_Atomic uint32_t carrier_lost, address_lost;
+	/* The GID table's entries are so many indexes up; changes of the table so far. */
+	_Atomic uint32_t gid_shift, gid_changes;
+	/* The device acknowledges packets, but nothing that it writes reaches its host's memory. */
+	_Atomic uint32_t unwritten;
+	/* Queue pairs in ERR stay there. */
+	_Atomic uint32_t stuck;
+	/* Of the link as it was trained last; 0: the fabric's. */
+	_Atomic uint32_t speed_mbps;
+	/* Kinds of objects (bits) that can't be made, and at which call from now. */
+	_Atomic uint32_t nomem_kinds, nomem_calls;
 	_Atomic uint64_t changed_ns;
 	/* IPv4 address, host byte order. */
 	uint32_t address;
@@ -82,6 +113,10 @@ struct fabric_shared {
 	uint32_t hosts, rails;
 	uint32_t range;
 	uint32_t speed_mbps, mtu;
+	/* Lanes, enum fabric_link_layer, LID of host 0. */
+	uint32_t width, link_layer, first_lid;
+	/* Ways of other devices than ConnectX, see struct fabric_options. */
+	uint32_t flush_on_port_down, retry_seven_infinite;
 	uint32_t netns;
 	char name[FABRIC_NAME_SIZE];
 	pthread_mutex_t lock;
@@ -117,6 +152,12 @@ void fabric_unlock(struct fabric *fabric);
 
 /* Wakes every process of the fabric, so that it looks at the state. */
 void fabric_kick(const struct fabric *fabric);
+
+/* Counts a call that makes an object; whether it fails for want of memory. */
+bool fabric_allocation_fails(struct fabric_port *port, enum fabric_object kind);
+/* The speed that the port says it has, and what a direction of it lets through (0: anything). */
+uint32_t fabric_speed_mbps(const struct fabric *fabric, const struct fabric_port *port);
+uint32_t fabric_rate_mbps(const struct fabric_port *port, enum fabric_way way);
 
 /* Where a fabric of that name keeps its state and sockets. */
 void fabric_directory_of(const char *name, char *directory, size_t size);

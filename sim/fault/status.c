@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "registry.h"
+#include "words.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -37,6 +38,42 @@ static void chance_describe(char *text, size_t size, const char *name, uint32_t 
 	}
 }
 
+static void nomem_describe(const struct fabric_port *port, char *text, size_t size)
+{
+	uint32_t kinds = atomic_load(&port->nomem_kinds), calls = atomic_load(&port->nomem_calls);
+	char kind[16] = "", call[16] = "";
+
+	for (uint32_t i = 0; i < FABRIC_OBJECTS && kinds != FABRIC_OBJECTS_ALL; i++) {
+		if (kinds & 1u << i) {
+			snprintf(kind, sizeof(kind), "%s", fabric_object_names[i]);
+		}
+	}
+	if (kinds == 0 || calls == 0) {
+		return;
+	}
+	if (calls != FABRIC_EVERY_CALL) {
+		snprintf(call, sizeof(call), "%s%u", kind[0] ? ":" : "", calls);
+	}
+	append(text, size, "nomem%s%s%s", kind[0] || call[0] ? "=" : "", kind, call);
+}
+
+static void device_faults_describe(const struct fabric_port *port, char *text, size_t size)
+{
+	if (atomic_load(&port->unwritten)) {
+		append(text, size, "unwritten");
+	}
+	if (atomic_load(&port->stuck)) {
+		append(text, size, "stuck");
+	}
+	if (atomic_load(&port->gid_shift)) {
+		append(text, size, "gid=%u", atomic_load(&port->gid_shift));
+	}
+	if (atomic_load(&port->speed_mbps)) {
+		append(text, size, "speed=%uM", atomic_load(&port->speed_mbps));
+	}
+	nomem_describe(port, text, size);
+}
+
 static void faults_describe(const struct fabric_port *port, char *text, size_t size)
 {
 	const struct fabric_impairment *in = &port->way[FABRIC_IN], *out = &port->way[FABRIC_OUT];
@@ -54,6 +91,7 @@ static void faults_describe(const struct fabric_port *port, char *text, size_t s
 	if (atomic_load(&port->address_lost)) {
 		append(text, size, "no address");
 	}
+	device_faults_describe(port, text, size);
 	if (in->blackhole || out->blackhole) {
 		append(text, size, "blackhole%s",
 		       in->blackhole && out->blackhole ? "" : (in->blackhole ? " in" : " out"));

@@ -29,13 +29,28 @@
 
 struct fabric;
 
+enum fabric_link_layer { FABRIC_ETHERNET, FABRIC_INFINIBAND };
+
+/* All zero: the defaults. */
 struct fabric_options {
 	/* Nominal speed of each port, Mbit/s: what query_port reports; 0 means 100000. */
 	uint32_t speed_mbps;
+	/* Lanes: 1, 2, 4, 8 or 12, each with a speed that lanes have (2.5, 5, 10, 14, 25, 50 or
+	 * 100 Gbit/s); 0: as many as are usual for the speed. */
+	uint32_t width;
+	enum fabric_link_layer link_layer; /* InfiniBand: not with netns */
+	/* InfiniBand: LID of host 0, that of host H is H more; 0 means 1. At most 0xbfff. */
+	uint32_t first_lid;
 	/* Largest RDMA MTU of each port: 256, 512, 1024, 2048 or 4096; 0 means 4096. */
 	uint32_t mtu;
 	bool netns;
+	/* As Linux rxe has it, and not ConnectX: a port that goes down fails its QPs at once with
+	 * WR_FLUSH_ERR; retry_cnt 7 never gives up. */
+	bool flush_on_port_down, retry_seven_infinite;
 };
+
+/* A rate as the words have it: Mbit/s, or 100M, 10G. -EINVAL. */
+int fabric_rate_parse(const char *text, uint32_t *mbps);
 
 /*
  * Makes a fabric. A fabric of that name that no living process uses is taken for the rest of a dead
@@ -67,6 +82,14 @@ uint32_t fabric_rails(const struct fabric *fabric);
  *   delay=T      T is 300us, 5ms or 1s
  *   slow=R       R is Mbit/s, or 100M, 10G
  *   die          the device fails for good: DEVICE_FATAL; after a restore it may be opened anew
+ *   unwritten    the device acknowledges packets, but nothing that it writes (data, completions)
+ *                reaches its host's memory: what a NIC does before it dies
+ *   speed=R      the link is trained anew with that speed: PORT_ERR, PORT_ACTIVE; no more passes
+ *   gid, gid=N   the GIDs move up by N indexes (2): GID_CHANGE; nothing is left at the old ones
+ *   stuck        queue pairs in ERR stay there: modify_qp is refused with EINVAL
+ *   nomem=N      the N-th call from now that makes an object fails with ENOMEM; nomem: each does.
+ *                nomem=K and nomem=K:N: of objects K, one of context, pd, mr, cq, qp, srq, ah and
+ *                channel
  * `way` is "both" (also NULL), "in" or "out" as seen from the port.
  */
 int fabric_set_fault(struct fabric *fabric, const char *ports, const char *how, const char *way,

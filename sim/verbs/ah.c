@@ -12,16 +12,23 @@
 
 int route_resolve(struct sim_nic *nic, const struct ibv_ah_attr *attr, struct wire_route *route)
 {
+	bool infiniband = link_is_infiniband(nic->device);
 	union ibv_gid own;
+	int code = 0;
 
-	if (!attr->is_global || attr->port_num != 1 || attr->grh.sgid_index >= SIM_GID_COUNT ||
-	    gid_to_mapped(&attr->grh.dgid, route->destination_gid)) {
+	if (attr->port_num != 1 || (!attr->is_global && !infiniband) ||
+	    (attr->is_global && gid_to_mapped(&attr->grh.dgid, route->destination_gid))) {
 		return -EINVAL;
 	}
-	query_gid(nic, 1, &own);
-	if (own.global.interface_id == 0) {
-		return -ENODATA;
+	if (attr->is_global) {
+		code = gid_read(nic, attr->grh.sgid_index, &own);
+	} else {
+		link_lid_to_mapped(nic->device, attr->dlid, route->destination_gid);
 	}
+	if (code) {
+		return code;
+	}
+	gid_of_address(nic->device->address, 1, &own);
 	memcpy(route->source_gid, own.raw, sizeof(route->source_gid));
 	route->traffic_class = attr->grh.traffic_class;
 	route->hop_limit = attr->grh.hop_limit;
@@ -31,10 +38,12 @@ int route_resolve(struct sim_nic *nic, const struct ibv_ah_attr *attr, struct wi
 VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	struct sim_nic *nic = to_nic(pd->context);
-	struct sim_ah *ah = calloc(1, sizeof(*ah));
-	int code = -ENOMEM;
+	int code = device_allocate(nic->device, FABRIC_AH);
+	struct sim_ah *ah = code ? NULL : calloc(1, sizeof(*ah));
 
-	if (ah) {
+	if (!ah) {
+		code = -ENOMEM;
+	} else {
 		pthread_mutex_lock(&nic->lock);
 		code = nic->dead ? -EIO : route_resolve(nic, attr, &ah->route);
 		pthread_mutex_unlock(&nic->lock);
@@ -92,20 +101,25 @@ VERBS_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_n
 				     struct ibv_wc *wc, struct ibv_grh *grh,
 				     struct ibv_ah_attr *attr)
 {
+	const struct sim_nic *nic = to_nic(context);
 	struct iphdr header;
 
-	(void)context;
+	memset(attr, 0, sizeof(*attr));
+	attr->port_num = port_num;
+	attr->sl = wc->sl;
+	attr->dlid = wc->slid;
+	attr->src_path_bits = wc->dlid_path_bits;
+	if (port_num == 1 && !(wc->wc_flags & IBV_WC_GRH) && link_is_infiniband(nic->device)) {
+		return 0;
+	}
 	memcpy(&header, (uint8_t *)grh + GRH_BYTES - sizeof(header), sizeof(header));
 	if (port_num != 1 || !(wc->wc_flags & IBV_WC_GRH) || header.version != 4 ||
 	    header_checksum(&header) != 0) {
 		errno = EINVAL;
 		return -1;
 	}
-	memset(attr, 0, sizeof(*attr));
-	attr->port_num = port_num;
 	attr->is_global = 1;
-	attr->sl = wc->sl;
-	attr->grh.sgid_index = 1;
+	attr->grh.sgid_index = (uint8_t)(1 + atomic_load(&nic->control->gid_shift));
 	attr->grh.hop_limit = 64;
 	attr->grh.traffic_class = header.tos;
 	gid_of_address(ntohl(header.saddr), 1, &attr->grh.dgid);

@@ -7,9 +7,11 @@
 
 VERBS_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
-	struct sim_channel *channel = calloc(1, sizeof(*channel));
+	int code = device_allocate(to_nic(context)->device, FABRIC_CHANNEL);
+	struct sim_channel *channel = code ? NULL : calloc(1, sizeof(*channel));
 
 	if (!channel) {
+		errno = ENOMEM;
 		return NULL;
 	}
 	channel->channel.context = context;

@@ -79,8 +79,9 @@ VERBS_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *ibv)
 	struct sim_device *device = to_device(ibv);
 	struct sim_context *context = calloc(1, sizeof(*context));
 	struct ibv_context *base;
-	int code = context ? nic_get(device) : -ENOMEM;
+	int code = context ? device_allocate(device, FABRIC_CONTEXT) : -ENOMEM;
 
+	code = code ? code : nic_get(device);
 	if (code) {
 		free(context);
 		errno = -code;

@@ -125,6 +125,8 @@ VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 		code = EINVAL;
 	} else if (to_nic(context)->dead) {
 		code = EIO;
+	} else {
+		code = -device_allocate(to_nic(context)->device, FABRIC_CQ);
 	}
 	cq = code ? NULL : calloc(1, sizeof(*cq));
 	if (cq) {

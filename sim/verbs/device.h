@@ -16,6 +16,7 @@
 #ifndef SIM_VERBS_DEVICE_H
 #define SIM_VERBS_DEVICE_H
 
+#include "fault/state.h"
 #include "rc/rc.h"
 #include "wire/wire.h"
 #include <infiniband/verbs.h>
@@ -34,7 +35,6 @@
 #define SIM_MAX_CQE       (1 << 22)
 #define SIM_MAX_RD_ATOMIC 128
 #define SIM_MAX_MR        (1 << 24)
-#define SIM_GID_COUNT     2
 #define GRH_BYTES         40
 
 #define container_of(pointer, type, member)                                                        \
@@ -53,6 +53,8 @@ struct sim_host {
 	void *wire;
 	/* The same when the wire is UDP, else NULL: then somebody else drives the devices. */
 	struct udp_wire *udp;
+	/* What the fabric's control says: settings, and faults of ports. A world has its own. */
+	struct fabric *control;
 	/* The fabric's name and this host's number in it, for messages and names. */
 	char fabric[64];
 	uint32_t number;
@@ -107,6 +109,8 @@ struct sim_timers {
 struct sim_nic {
 	pthread_mutex_t lock;
 	struct sim_device *device;
+	/* The device's port as the control has it. */
+	struct fabric_port *control;
 	const struct wire_ops *wire;
 	struct wire_port *port;
 	struct rc_settings settings;
@@ -254,6 +258,12 @@ static inline struct sim_nic *to_nic(struct ibv_context *context)
 	return to_context(context)->nic;
 }
 
+/* Nothing that the device writes reaches its host's memory: a fault. */
+static inline bool nic_unwritten(const struct sim_nic *nic)
+{
+	return atomic_load_explicit(&nic->control->unwritten, memory_order_relaxed);
+}
+
 static inline struct sim_pd *to_pd(struct ibv_pd *pd)
 {
 	return container_of(pd, struct sim_pd, pd);
@@ -289,17 +299,41 @@ static inline struct sim_ah *to_ah(struct ibv_ah *ah)
 /* Fills host->devices from host->rails; address(host, rail) is the IPv4 address of a port. */
 int host_make_devices(struct sim_host *host, uint32_t (*address)(struct sim_host *, uint32_t));
 void host_free_devices(struct sim_host *host);
+/* The device whose folder in sysfs that would be; NULL if it is none of ours. */
+struct sim_device *host_device_of_path(const char *path);
 /* The next calls of this thread for a device list are about `host` (of a world); NULL: about the
  * environment again. */
 void host_enter(struct sim_host *host);
 
 /* ---- gid.c ---- */
 
-/* GID `index` of a port with this address: 0 link-local, 1 IPv4-mapped; both RoCE v2. */
-void gid_of_address(uint32_t address, int index, union ibv_gid *gid);
+/* Entry 0 or 1 of the GIDs of a port with this address: link-local, IPv4-mapped. */
+void gid_of_address(uint32_t address, int entry, union ibv_gid *gid);
+/* How many entries the table has that are not empty. */
+uint32_t gid_entries(const struct sim_device *device);
+/* What is at an index of the port's table. -ENODATA (and zeros): nothing; -EINVAL: beyond it. With
+ * the NIC's lock held. */
+int gid_read(const struct sim_nic *nic, uint32_t index, union ibv_gid *gid);
 /* The IPv4-mapped GID of the port that a GID of either kind names; -EINVAL if it is neither. */
 int gid_to_mapped(const union ibv_gid *gid, uint8_t mapped[16]);
 uint64_t guid_of_address(uint32_t address);
+
+/* ---- link.c: what the port's link is, and addresses on an InfiniBand one ---- */
+
+bool link_is_infiniband(const struct sim_device *device);
+/* 0 on Ethernet. */
+uint16_t link_lid(const struct sim_device *device);
+uint16_t link_first_lid(const struct sim_device *device);
+/* The IPv4-mapped GID of the port on this rail that has the LID; that of address 0, which leads
+ * nowhere, if there is none. */
+void link_lid_to_mapped(const struct sim_device *device, uint16_t lid, uint8_t mapped[16]);
+/* The LID of the port on this rail with an IPv4-mapped GID; 0 if there is none. */
+uint16_t link_lid_of_mapped(const struct sim_device *device, const uint8_t mapped[16]);
+/* Codes of the port's width and speed, as in struct ibv_port_attr. */
+void link_speed(const struct sim_nic *nic, uint64_t wire_mbps, uint8_t *width, uint8_t *speed);
+
+/* An object of the device is about to be made: 0, or -ENOMEM by a fault. */
+int device_allocate(const struct sim_device *device, enum fabric_object kind);
 
 /* ---- nic.c ---- */
 
@@ -311,6 +345,8 @@ void nic_remove_qp(struct sim_nic *nic, struct sim_qp *qp);
 /* After work was posted or the QP's state changed, with the lock held: sends what may be sent. */
 void nic_progress_qp(struct sim_nic *nic, struct sim_qp *qp);
 uint64_t nic_now(const struct sim_nic *nic);
+/* The link went down and came up again in no time: its events, and what they do to QPs. */
+void nic_retrained(struct sim_nic *nic);
 /* The device fails for good. */
 void nic_die(struct sim_nic *nic);
 /* In a child made by fork(). */
@@ -373,6 +409,7 @@ int ud_create(struct sim_qp *qp, const struct ibv_qp_cap *cap);
 void ud_free(struct sim_qp *qp);
 int ud_modify(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask);
 void ud_query(const struct sim_qp *qp, struct ibv_qp_attr *attr);
+enum ibv_qp_state ud_state(const struct sim_qp *qp);
 int ud_post_send(struct sim_qp *qp, struct ibv_send_wr *list, struct ibv_send_wr **bad);
 int ud_post_recv(struct sim_qp *qp, struct ibv_recv_wr *list, struct ibv_recv_wr **bad);
 void ud_receive(struct sim_qp *qp, const struct rc_view *view,
@@ -417,7 +454,6 @@ void event_fd_drop(int fd);
 
 /* GID `index` of the port as it is now: zero while its address is gone. With the NIC's lock held.
  */
-void query_gid(const struct sim_nic *nic, int index, union ibv_gid *gid);
 
 int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,

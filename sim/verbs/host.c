@@ -97,6 +97,9 @@ static int host_join(const char *fabric, uint32_t number, struct sim_host **resu
 		free(host);
 		return code;
 	}
+	host->control = udp_wire_fabric(host->udp);
+	host->retry_seven_infinite = host->control->shared->retry_seven_infinite;
+	host->flush_on_port_down = host->control->shared->flush_on_port_down;
 	host->wire_ops = &udp_wire_ops;
 	host->wire = host->udp;
 	snprintf(host->fabric, sizeof(host->fabric), "%s", fabric);
@@ -208,6 +211,31 @@ static int host_of_environment(struct sim_host **host, char *error)
 		return fabric_fail(error, code, "SWITCHBACK_FABRIC=%.40s: %.120s", fabric, reason);
 	}
 	return 0;
+}
+
+static struct sim_device *device_in_host(const struct sim_host *host, const char *path)
+{
+	for (uint32_t rail = 0; rail < host->rails; rail++) {
+		if (strcmp(host->devices[rail]->ibv.ibdev_path, path) == 0) {
+			return host->devices[rail];
+		}
+	}
+	return NULL;
+}
+
+struct sim_device *host_device_of_path(const char *path)
+{
+	struct sim_device *device = NULL;
+
+	if (entered) {
+		return device_in_host(entered, path);
+	}
+	pthread_mutex_lock(&hosts_lock);
+	for (struct sim_host *host = hosts; host && !device; host = host->next) {
+		device = device_in_host(host, path);
+	}
+	pthread_mutex_unlock(&hosts_lock);
+	return device;
 }
 
 VERBS_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)

@@ -21,8 +21,11 @@ VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct sim_pd *pd;
 
-	if (to_nic(context)->dead) {
-		errno = EIO;
+	int code =
+		to_nic(context)->dead ? -EIO : device_allocate(to_nic(context)->device, FABRIC_PD);
+
+	if (code) {
+		errno = -code;
 		return NULL;
 	}
 	pd = calloc(1, sizeof(*pd));
@@ -200,6 +203,9 @@ VERBS_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size
 	}
 	if (code == 0 && nic->dead) {
 		code = EIO;
+	}
+	if (code == 0) {
+		code = -device_allocate(nic->device, FABRIC_MR);
 	}
 	if (code == 0) {
 		code = memory_populate(addr, length, access & IBV_ACCESS_LOCAL_WRITE);

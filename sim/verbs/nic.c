@@ -307,6 +307,12 @@ static void nic_event(void *context, enum wire_event event, uint64_t now)
 	}
 }
 
+void nic_retrained(struct sim_nic *nic)
+{
+	nic_event(nic, WIRE_PORT_DOWN, nic_now(nic));
+	nic_event(nic, WIRE_PORT_UP, nic_now(nic));
+}
+
 static const struct wire_sink nic_sink = {
 	.packet = nic_packet,
 	.run = nic_run,
@@ -357,6 +363,7 @@ int nic_open(struct sim_device *device, struct sim_nic **result)
 	}
 	pthread_mutex_init(&nic->lock, NULL);
 	nic->device = device;
+	nic->control = fabric_port(device->host->control, device->host->number, device->rail);
 	nic->wire = device->host->wire_ops;
 	nic->ready_end = &nic->ready;
 	rc_settings_default(&nic->settings);

@@ -63,6 +63,9 @@ static void rc_complete(void *owner, bool receive, const struct ibv_wc *wc, bool
 {
 	struct sim_qp *qp = owner;
 
+	if (nic_unwritten(qp->nic)) {
+		return;
+	}
 	cq_push(to_cq(receive ? qp->qp.recv_cq : qp->qp.send_cq), wc, solicited);
 }
 
@@ -79,7 +82,8 @@ static bool rc_observe_store(void *owner, const struct rc_store *store)
 	struct sim_qp *qp = owner;
 	struct sim_device *device = qp->nic->device;
 
-	return !device->host->observe || device->host->observe(device->host, device->rail, store);
+	return !nic_unwritten(qp->nic) &&
+	       (!device->host->observe || device->host->observe(device->host, device->rail, store));
 }
 
 const struct rc_ops qp_rc_ops = {

@@ -116,6 +116,7 @@ int qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struct ibv_qp **
 	int code = nic->dead ? -EIO : cap_check(attr);
 	struct sim_qp *qp;
 
+	code = code ? code : device_allocate(nic->device, FABRIC_QP);
 	if (code) {
 		return code;
 	}
@@ -220,11 +221,23 @@ static int attributes_check(struct sim_qp *qp, const struct ibv_qp_attr *attr, i
 	return route_resolve(qp->nic, &attr->ah_attr, route);
 }
 
+/* A fault: a queue pair in ERR stays there. As with ConnectX, whose firmware answers such a command
+ * with "bad QP state", that is -EINVAL. */
+static bool state_stuck(const struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	return (mask & IBV_QP_STATE) && attr->qp_state != IBV_QPS_ERR &&
+	       atomic_load(&qp->nic->control->stuck) &&
+	       (qp->ud ? ud_state(qp) : rc_state(qp->rc)) == IBV_QPS_ERR;
+}
+
 static int qp_modify(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	struct wire_route route = {0};
 	int code = qp->nic->dead ? -EIO : attributes_check(qp, attr, mask, &route);
 
+	if (code == 0 && state_stuck(qp, attr, mask)) {
+		code = -EINVAL;
+	}
 	if (code == 0) {
 		code = qp->ud ? ud_modify(qp, attr, mask)
 			      : rc_modify(qp->rc, attr, mask, nic_now(qp->nic));

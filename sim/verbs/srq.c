@@ -94,6 +94,8 @@ VERBS_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_in
 		code = EINVAL;
 	} else if (to_nic(pd->context)->dead) {
 		code = EIO;
+	} else {
+		code = -device_allocate(to_nic(pd->context)->device, FABRIC_SRQ);
 	}
 	srq = code ? NULL : calloc(1, sizeof(*srq));
 	if (!srq) {

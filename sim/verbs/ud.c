@@ -44,6 +44,9 @@ static void complete(struct sim_qp *qp, bool receive, uint64_t wr_id, enum ibv_w
 {
 	struct ibv_wc wc = more ? *more : (struct ibv_wc){0};
 
+	if (nic_unwritten(qp->nic)) {
+		return;
+	}
 	wc.wr_id = wr_id;
 	wc.status = status;
 	wc.opcode = receive ? IBV_WC_RECV : IBV_WC_SEND;
@@ -87,6 +90,11 @@ int ud_modify(struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	}
 	ud->state = to;
 	return 0;
+}
+
+enum ibv_qp_state ud_state(const struct sim_qp *qp)
+{
+	return qp->ud->state;
 }
 
 void ud_query(const struct sim_qp *qp, struct ibv_qp_attr *attr)
@@ -229,7 +237,7 @@ static enum ibv_wc_status scatter(struct sim_qp *qp, const struct ibv_sge *sges,
 		if (part && !host) {
 			return IBV_WC_LOC_PROT_ERR;
 		}
-		if (part) {
+		if (part && !nic_unwritten(qp->nic)) {
 			rc_store_ordered(host, bytes, part);
 		}
 		bytes += part;
@@ -260,7 +268,9 @@ void ud_receive(struct sim_qp *qp, const struct rc_view *view, const struct wire
 	memcpy(bytes + GRH_BYTES, view->payload, view->payload_length);
 	wc.byte_len = GRH_BYTES + view->payload_length;
 	wc.src_qp = view->header.source_qpn;
-	wc.wc_flags = IBV_WC_GRH;
+	/* On InfiniBand a LID says where it came from, and there is no GRH. */
+	wc.slid = link_lid_of_mapped(qp->nic->device, received->source_gid);
+	wc.wc_flags = link_is_infiniband(qp->nic->device) ? 0 : IBV_WC_GRH;
 	if (rc_has_immediate(view->header.opcode)) {
 		wc.wc_flags |= IBV_WC_WITH_IMM;
 		wc.imm_data = view->header.immediate;

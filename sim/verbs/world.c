@@ -15,6 +15,10 @@ struct world_host {
 	uint32_t next_qpn;
 	/* The wire's port of each device that is open. */
 	struct wire_port **ports;
+	/* Changes of each port's link and GIDs that its device was told of. */
+	struct world_seen {
+		uint32_t link_changes, gid_changes;
+	} * seen;
 };
 
 struct sim_world {
@@ -50,7 +54,7 @@ static void fault_load(struct wire_fault *fault, const struct fabric_port *port,
 		.duplicate_ppm = atomic_load(&impairment->duplicate),
 		.reorder_ppm = atomic_load(&impairment->reorder),
 		.delay_ns = atomic_load(&impairment->delay_ns),
-		.bytes_per_second = atomic_load(&impairment->rate_mbps) * 125000ULL,
+		.bytes_per_second = fabric_rate_mbps(port, way) * 125000ULL,
 	};
 }
 
@@ -68,6 +72,22 @@ static void port_apply(struct sim_world *world, uint32_t host, uint32_t rail)
 	}
 }
 
+/* Tells a device what the wire can't: a flap too short for it, and GIDs at other indexes. */
+static void changes_tell(struct sim_nic *nic, struct world_seen *seen)
+{
+	uint32_t link_changes = atomic_load(&nic->control->link_changes);
+	uint32_t gid_changes = atomic_load(&nic->control->gid_changes);
+	uint32_t flaps = (link_changes - seen->link_changes) / 2;
+
+	if (flaps > 0) {
+		nic_retrained(nic);
+	}
+	if (gid_changes != seen->gid_changes) {
+		async_push_port(nic, IBV_EVENT_GID_CHANGE);
+	}
+	*seen = (struct world_seen){link_changes, gid_changes};
+}
+
 static void faults_apply(struct sim_world *world)
 {
 	for (uint32_t host = 0; host < world->hosts; host++) {
@@ -78,6 +98,9 @@ static void faults_apply(struct sim_world *world)
 				nic_die(nic);
 			}
 			port_apply(world, host, rail);
+			if (nic && !nic->dead) {
+				changes_tell(nic, &world->host[host].seen[rail]);
+			}
 		}
 	}
 }
@@ -116,6 +139,9 @@ static int world_attached(struct sim_host *host, uint32_t rail, struct wire_port
 		return -ENODEV;
 	}
 	world_host->ports[rail] = port;
+	world_host->seen[rail] = (struct world_seen){
+		atomic_load(&fabric_port(world->fabric, host->number, rail)->link_changes),
+		atomic_load(&fabric_port(world->fabric, host->number, rail)->gid_changes)};
 	port_apply(world, host->number, rail);
 	return 0;
 }
@@ -157,6 +183,7 @@ static int host_init(struct sim_world *world, uint32_t number)
 	host->world = world;
 	/* Far from 0 and 1, and from the other hosts': a QPN of another is nobody's here. */
 	host->next_qpn = 0x10000 + (uint32_t)sim_world_random_below(world, 0xe00000);
+	host->host.control = world->fabric;
 	host->host.wire_ops = &memory_wire_ops;
 	host->host.wire = world->wire;
 	host->host.number = number;
@@ -167,7 +194,8 @@ static int host_init(struct sim_world *world, uint32_t number)
 	host->host.retry_seven_infinite = world->options.retry_seven_infinite;
 	host->host.flush_on_port_down = world->options.flush_on_port_down;
 	host->ports = calloc(world->rails, sizeof(*host->ports));
-	if (!host->ports) {
+	host->seen = calloc(world->rails, sizeof(*host->seen));
+	if (!host->ports || !host->seen) {
 		return -ENOMEM;
 	}
 	return host_make_devices(&host->host, world_address);
@@ -180,6 +208,7 @@ static void world_free(struct sim_world *world)
 			host_free_devices(&world->host[i].host);
 		}
 		free(world->host[i].ports);
+		free(world->host[i].seen);
 	}
 	free(world->host);
 	if (world->fabric) {

@@ -76,15 +76,18 @@ uint32_t udp_wire_next_qpn(struct udp_wire *wire)
 	return wire->slot << FABRIC_INDEX_BITS | (index & FABRIC_INDEX_MASK);
 }
 
-static void fault_load(struct wire_fault *fault, const struct fabric_impairment *way)
+static void fault_load(struct wire_fault *fault, const struct fabric_port *port,
+		       enum fabric_way direction)
 {
+	const struct fabric_impairment *way = &port->way[direction];
+
 	fault->blackhole = atomic_load(&way->blackhole);
 	fault->loss_ppm = atomic_load(&way->loss);
 	fault->corrupt_ppm = atomic_load(&way->corrupt);
 	fault->duplicate_ppm = atomic_load(&way->duplicate);
 	fault->reorder_ppm = atomic_load(&way->reorder);
 	fault->delay_ns = atomic_load(&way->delay_ns);
-	fault->bytes_per_second = atomic_load(&way->rate_mbps) * 125000ULL;
+	fault->bytes_per_second = fabric_rate_mbps(port, direction) * 125000ULL;
 }
 
 void udp_port_refresh(struct wire_port *port)
@@ -102,7 +105,7 @@ void udp_port_refresh(struct wire_port *port)
 	for (int way = 0; way < FABRIC_WAYS; way++) {
 		struct wire_fault *fault = &port->fault[way];
 
-		fault_load(fault, &port->shared->way[way]);
+		fault_load(fault, port->shared, (enum fabric_way)way);
 		port->faulty[way] = fault->blackhole || fault->loss_ppm || fault->corrupt_ppm ||
 				    fault->duplicate_ppm || fault->reorder_ppm || fault->delay_ns ||
 				    fault->bytes_per_second;
@@ -304,6 +307,7 @@ static void udp_detach(struct wire_port *port)
 	struct sockaddr_un address;
 	struct udp_wire *wire = port->wire;
 
+	udp_holder_free(port);
 	registry_unbind(wire->fabric, wire->host, port->rail, wire->slot, port->fd);
 	registry_private_address(wire->fabric, wire->host, wire->slot, port->rail, &address);
 	unlink(address.sun_path);
@@ -313,7 +317,6 @@ static void udp_detach(struct wire_port *port)
 		close(port->netdev_fd);
 	}
 	udp_sender_free(port);
-	udp_holder_free(port);
 	free(port);
 }
 
@@ -338,7 +341,7 @@ static void udp_query(const struct wire_port *port, struct wire_state *state)
 		    !atomic_load(&port->shared->carrier_lost) && !port->dead;
 	state->addressed = !atomic_load(&port->shared->address_lost);
 	state->mtu = mtu < shared->mtu ? mtu : shared->mtu;
-	state->speed_mbps = shared->speed_mbps;
+	state->speed_mbps = fabric_speed_mbps(port->wire->fabric, port->shared);
 	state->buffer_bytes = port->buffer_bytes;
 }
 

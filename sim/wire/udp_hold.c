@@ -133,7 +133,12 @@ uint64_t udp_held_deadline(const struct wire_port *port)
 void udp_holder_free(struct wire_port *port)
 {
 	while (port->holder.count > 0) {
-		free(heap_pop(&port->holder));
+		struct udp_held *held = heap_pop(&port->holder);
+
+		if (held->way == FABRIC_OUT) {
+			held_send(port, held);
+		}
+		free(held);
 	}
 	free(port->holder.heap);
 }

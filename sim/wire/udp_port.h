@@ -152,6 +152,7 @@ void udp_hold(struct wire_port *port, enum fabric_way way, const uint8_t *bytes,
 /* Lets go of what is due. Returns how many packets. */
 unsigned udp_release_held(struct wire_port *port, uint64_t now);
 uint64_t udp_held_deadline(const struct wire_port *port);
+/* What is on its way out has left the device: it goes now, be it early. */
 void udp_holder_free(struct wire_port *port);
 
 #endif

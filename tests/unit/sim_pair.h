@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two connected RC QPs on two hosts of a world, for tests of the verbs. */
+/*
+ * Two connected RC QPs on two hosts, for tests of the verbs: of a world, or of a fabric with its
+ * UDP wire and real time, both hosts in this process.
+ */
 #ifndef SIM_PAIR_H
 #define SIM_PAIR_H
 
 #include "sim_world.h"
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #define PAIR_MEMORY (1 << 20)
 #define PAIR_MS     1000000ULL
@@ -25,6 +31,8 @@ struct pair_end {
 
 struct pair {
 	struct sim_world *world;
+	struct fabric *fabric; /* NULL with a world */
+	char name[FABRIC_NAME_SIZE];
 	struct pair_end end[2];
 };
 
@@ -41,6 +49,23 @@ static inline struct ibv_context *pair_open(struct sim_world *world, uint32_t ho
 	context = ibv_open_device(list[rail]);
 	ibv_free_device_list(list);
 	sim_world_enter(NULL, 0);
+	return context;
+}
+
+/* The same on a fabric. */
+static inline struct ibv_context *pair_open_fabric(const char *name, uint32_t host, int rail)
+{
+	struct ibv_context *context;
+	struct ibv_device **list;
+	char number[16];
+
+	snprintf(number, sizeof(number), "%u", host);
+	setenv("SWITCHBACK_FABRIC", name, 1);
+	setenv("SWITCHBACK_HOST", number, 1);
+	list = ibv_get_device_list(NULL);
+	assert_non_null(list);
+	context = ibv_open_device(list[rail]);
+	ibv_free_device_list(list);
 	return context;
 }
 
@@ -107,7 +132,8 @@ static inline void pair_end_make(struct pair *pair, int number, int cqe)
 {
 	struct pair_end *end = &pair->end[number];
 
-	end->context = pair_open(pair->world, (uint32_t)number, 0);
+	end->context = pair->fabric ? pair_open_fabric(pair->name, (uint32_t)number, 0)
+				    : pair_open(pair->world, (uint32_t)number, 0);
 	assert_non_null(end->context);
 	end->pd = ibv_alloc_pd(end->context);
 	assert_non_null(end->pd);
@@ -138,9 +164,23 @@ static inline void pair_connect(struct pair *pair, uint8_t timeout, uint8_t retr
 	}
 }
 
+static inline void pair_make_fabric(struct pair *pair, const struct fabric_options *options)
+{
+	static int count;
+	char error[FABRIC_ERROR_SIZE];
+
+	pair->world = NULL;
+	snprintf(pair->name, sizeof(pair->name), "pair-%d-%d", getpid(), count++);
+	assert_int_equal(fabric_create(pair->name, 2, 2, options, error), 0);
+	assert_int_equal(fabric_open(pair->name, &pair->fabric, error), 0);
+	pair_end_make(pair, 0, 256);
+	pair_end_make(pair, 1, 256);
+}
+
 static inline void pair_make(struct pair *pair, uint64_t seed,
 			     const struct sim_world_options *options)
 {
+	pair->fabric = NULL;
 	assert_int_equal(sim_world_create(seed, 2, 2, options, &pair->world), 0);
 	pair_end_make(pair, 0, 256);
 	pair_end_make(pair, 1, 256);
@@ -164,16 +204,40 @@ static inline void pair_free(struct pair *pair)
 {
 	pair_end_free(&pair->end[0]);
 	pair_end_free(&pair->end[1]);
+	if (pair->fabric) {
+		char error[FABRIC_ERROR_SIZE];
+
+		fabric_close(pair->fabric);
+		assert_int_equal(fabric_destroy(pair->name, error), 0);
+		return;
+	}
 	assert_int_equal(sim_world_destroy(pair->world), 0);
 }
 
-/* Runs the world until a completion comes, at most `ns`; returns whether one did. */
+static inline uint64_t pair_now(const struct pair *pair)
+{
+	struct timespec now;
+
+	if (pair->world) {
+		return sim_world_now(pair->world);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+/* The next thing happens; false: not before `until`. On a fabric things happen by themselves. */
+static inline bool pair_step(const struct pair *pair, uint64_t until)
+{
+	return pair->world ? sim_world_step(pair->world, until) : pair_now(pair) < until;
+}
+
+/* Waits until a completion comes, at most `ns`; returns whether one did. */
 static inline bool pair_wait(struct pair *pair, int end, struct ibv_wc *wc, uint64_t ns)
 {
-	uint64_t until = sim_world_now(pair->world) + ns;
+	uint64_t until = pair_now(pair) + ns;
 
 	while (ibv_poll_cq(pair->end[end].cq, 1, wc) == 0) {
-		if (!sim_world_step(pair->world, until)) {
+		if (!pair_step(pair, until)) {
 			return false;
 		}
 	}

@@ -130,11 +130,17 @@ VERBS_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_nu
 VERBS_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num,
 				    unsigned int index, int *type)
 {
-	(void)context;
-	if (port_num != 1 || index >= SIM_GID_COUNT) {
-		errno = EINVAL;
+	struct sim_nic *nic = to_nic(context);
+	union ibv_gid gid;
+	int code;
+
+	pthread_mutex_lock(&nic->lock);
+	code = port_num == 1 ? gid_read(nic, index, &gid) : -EINVAL;
+	pthread_mutex_unlock(&nic->lock);
+	if (code) {
+		errno = -code;
 		return -1;
 	}
-	*type = 1;
+	*type = link_is_infiniband(nic->device) ? 0 : 1;
 	return 0;
 }
