@@ -331,6 +331,74 @@ static void test_acknowledged_but_never_written(void **state)
 	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
 }
 
+/* ---- packets that outlive their queue pair ---- */
+
+/* Waits until nothing is on its way to host 1 any more: a read behind it came back. */
+static void all_arrived(void)
+{
+	struct ibv_wc wc;
+
+	assert_int_equal(pair_post(&pair, IBV_WR_RDMA_READ, 30000, 40000, 8, 50), 0);
+	assert_true(pair_wait(&pair, 0, &wc, PATIENCE));
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+}
+
+/* Host 0 sends a write that is late, and both ends take new queue pairs or use the old anew. */
+static void write_late(bool fresh)
+{
+	cut("host0.rail0", "delay=300ms");
+	memset(pair.end[0].memory, 9, 100);
+	assert_int_equal(pair_post(&pair, IBV_WR_RDMA_WRITE, 0, 0, 100, 1), 0);
+	restore("all");
+	for (int i = 0; i < 2; i++) {
+		struct ibv_qp *old = pair.end[i].qp;
+
+		if (fresh) {
+			pair.end[i].qp = pair_qp(&pair.end[i], 64);
+			assert_int_equal(ibv_destroy_qp(old), 0);
+		} else {
+			assert_int_equal(qp_to(old, IBV_QPS_ERR), 0);
+			assert_int_equal(qp_to(old, IBV_QPS_RESET), 0);
+		}
+	}
+	pair_connect(&pair, 8, 5);
+	for (struct ibv_wc wc; ibv_poll_cq(pair.end[0].cq, 1, &wc) > 0;) {
+		assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+	}
+	assert_int_equal(pair.end[1].memory[0], 0);
+}
+
+static void test_late_packet_and_a_new_queue_pair(void **state)
+{
+	uint64_t until;
+	struct ibv_wc wc;
+
+	(void)state;
+	write_late(true);
+	until = pair_now(&pair) + 600 * PAIR_MS;
+	while (pair_step(&pair, until)) {
+		assert_int_equal(ibv_poll_cq(pair.end[0].cq, 1, &wc), 0);
+		assert_int_equal(pair.end[1].memory[0], 0);
+	}
+	all_arrived();
+}
+
+/* What makes reusing a number and its PSNs wrong: the late packet fits. */
+static void test_late_packet_and_a_reused_queue_pair(void **state)
+{
+	uint64_t until;
+	struct ibv_wc wc;
+
+	(void)state;
+	write_late(false);
+	until = pair_now(&pair) + PATIENCE;
+	while (pair.end[1].memory[99] == 0 && pair_step(&pair, until)) {
+		assert_int_equal(ibv_poll_cq(pair.end[0].cq, 1, &wc), 0);
+		assert_int_equal(ibv_poll_cq(pair.end[1].cq, 1, &wc), 0);
+	}
+	assert_int_equal(pair.end[1].memory[99], 9);
+}
+
 int main(void)
 {
 #define ON_BOTH(test)                                                                              \
@@ -343,6 +411,8 @@ int main(void)
 		ON_BOTH(test_stuck_in_error),
 		ON_BOTH(test_no_memory_at_the_nth_call),
 		ON_BOTH(test_acknowledged_but_never_written),
+		ON_BOTH(test_late_packet_and_a_new_queue_pair),
+		ON_BOTH(test_late_packet_and_a_reused_queue_pair),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,20 +163,66 @@ static void test_faults_have_values_and_directions(void **state)
 	assert_int_equal(fabric_port_status(fabric, 2, 0, &status), -ERANGE);
 }
 
+static void test_faults_of_a_device_are_shown(void **state)
+{
+	static const char *const hows[] = {"unwritten", "stuck", "gid=3", "speed=25G",
+					   "nomem=qp:7"};
+	struct fabric_port_status status;
+	struct fabric *fabric = *state;
+
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(fabric_set_fault(fabric, "host0.rail1", hows[i], NULL, error), 0);
+	}
+	assert_int_equal(fabric_port_status(fabric, 0, 1, &status), 0);
+	assert_string_equal(status.faults, "unwritten, stuck, gid=3, speed=25000M, nomem=qp:7");
+	assert_int_equal(fabric_set_fault(fabric, "host0.rail1", "nomem=2", NULL, error), 0);
+	assert_false(fabric_allocation_fails(fabric_port(fabric, 0, 1), FABRIC_PD));
+	assert_int_equal(fabric_port_status(fabric, 0, 1, &status), 0);
+	assert_string_equal(status.faults, "unwritten, stuck, gid=3, speed=25000M, nomem=1");
+	assert_true(fabric_allocation_fails(fabric_port(fabric, 0, 1), FABRIC_QP));
+	assert_false(fabric_allocation_fails(fabric_port(fabric, 0, 1), FABRIC_QP));
+	assert_int_equal(fabric_restore(fabric, "all", error), 0);
+	assert_int_equal(fabric_port_status(fabric, 0, 1, &status), 0);
+	assert_string_equal(status.faults, "");
+}
+
 static void test_bad_faults_name_the_culprit(void **state)
 {
 	static const struct {
 		const char *ports, *how, *way, *named;
 	} cases[] = {
-		{"rail3", "down", NULL, "rail3"},         {"host2.rail0", "down", NULL, "host2"},
-		{"rail", "down", NULL, "'rail'"},         {"rail0x", "down", NULL, "rail0x"},
-		{"host0.rail", "down", NULL, "host0."},   {"host0.foo1", "down", NULL, "foo1"},
-		{"rail0", "gone", NULL, "gone"},          {"rail0", "loss", NULL, "chance"},
-		{"rail0", "loss=2", NULL, "loss=2"},      {"rail0", "loss=-1", NULL, "loss=-1"},
-		{"rail0", "loss=nan", NULL, "nan"},       {"rail0", "delay=5", NULL, "delay=5"},
-		{"rail0", "delay=100s", NULL, "60s"},     {"rail0", "slow=0", NULL, "slow=0"},
-		{"rail0", "down=1", NULL, "down=1"},      {"rail0", "down", "in", "'in'"},
+		{"rail3", "down", NULL, "rail3"},
+		{"host2.rail0", "down", NULL, "host2"},
+		{"rail", "down", NULL, "'rail'"},
+		{"rail0x", "down", NULL, "rail0x"},
+		{"host0.rail", "down", NULL, "host0."},
+		{"host0.foo1", "down", NULL, "foo1"},
+		{"rail0", "gone", NULL, "gone"},
+		{"rail0", "loss", NULL, "chance"},
+		{"rail0", "loss=2", NULL, "loss=2"},
+		{"rail0", "loss=-1", NULL, "loss=-1"},
+		{"rail0", "loss=nan", NULL, "nan"},
+		{"rail0", "delay=5", NULL, "delay=5"},
+		{"rail0", "delay=100s", NULL, "60s"},
+		{"rail0", "slow=0", NULL, "slow=0"},
+		{"rail0", "down=1", NULL, "down=1"},
+		{"rail0", "down", "in", "'in'"},
 		{"rail0", "blackhole", "up", "way 'up'"},
+		{"rail0", "speed", NULL, "rate"},
+		{"rail0", "speed=0", NULL, "speed=0"},
+		{"rail0", "speed=1G", "in", "'in'"},
+		{"rail0", "gid=0", NULL, "gid=0"},
+		{"rail0", "gid=15", NULL, "1 to 14"},
+		{"rail0", "gid=-1", NULL, "gid=-1"},
+		{"rail0", "nomem=0", NULL, "nomem=0"},
+		{"rail0", "nomem=qps", NULL, "channel"},
+		{"rail0", "nomem=qp:", NULL, "qp:"},
+		{"rail0", "nomem=qp:0", NULL, "qp:0"},
+		{"rail0", "nomem=:3", NULL, ":3"},
+		{"rail0", "nomem=", NULL, "nomem="},
+		{"rail0", "nomem=5000000000", NULL, "5000000000"},
+		{"rail0", "stuck=1", NULL, "stuck=1"},
+		{"rail0", "unwritten", "out", "'out'"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -369,6 +415,7 @@ int main(void)
 		WITH_FABRIC(test_two_fabrics_have_different_addresses),
 		WITH_FABRIC(test_fault_of_a_rail_reaches_every_host),
 		WITH_FABRIC(test_faults_have_values_and_directions),
+		WITH_FABRIC(test_faults_of_a_device_are_shown),
 		WITH_FABRIC(test_bad_faults_name_the_culprit),
 		WITH_FABRIC(test_killed_process_leaves_its_slot),
 		WITH_FABRIC(test_fabric_in_use_is_not_replaced_but_a_dead_one_is),
