@@ -76,7 +76,9 @@ static size_t check_piece(struct rings *rings, const struct pair *pair, size_t p
 	size_t first = position;
 
 	if (rings->kind == COLL_ALL_GATHER) {
-		weight = (float)(position / rings->count + 1); /* rank it came from, plus one */
+		size_t from_rank = position / rings->count;
+
+		weight = (float)(from_rank + 1);
 		first = position % rings->count;
 	} else if (rings->kind == COLL_REDUCE_SCATTER) {
 		first += (size_t)work->rank * rings->count;
