@@ -2,11 +2,17 @@
 #include "plugin.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <time.h>
 
-#define LINE_BYTES 1024
+#define LINE_BYTES     1024
+#define REASONS        64 /* remembered at once, at most */
+#define REPEAT_SECONDS 10
 
 static _Atomic(nccl_logger) logger;
 
@@ -22,6 +28,42 @@ static void write_line(enum nccl_log_level level, const char *line)
 	}
 }
 
+/*
+ * What fails for good fails all connections of a port, or to a peer, with the same words: the first
+ * one is told as a WARN, those that follow soon as INFO. A line of a connection is "connection …:
+ * reason; paths: …".
+ */
+static bool repeats(const char *line)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct {
+		uint64_t reason;
+		time_t at;
+	} told[REASONS];
+	const char *reason = strncmp(line, "connection ", 11) == 0 ? strstr(line, ": ") : NULL;
+	const char *end = reason != NULL ? strstr(reason, "; paths: ") : NULL;
+	uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
+	struct timespec now;
+	bool again;
+
+	if (end == NULL) {
+		return false;
+	}
+	for (; reason < end; reason++) {
+		hash = (hash ^ (uint8_t)*reason) * 0x100000001b3ull;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	pthread_mutex_lock(&lock);
+	again = told[hash % REASONS].reason == hash &&
+		now.tv_sec - told[hash % REASONS].at < REPEAT_SECONDS;
+	if (!again) {
+		told[hash % REASONS].reason = hash;
+		told[hash % REASONS].at = now.tv_sec;
+	}
+	pthread_mutex_unlock(&lock);
+	return again;
+}
+
 static void from_core(void *context, enum sb_log_level level, const char *line)
 {
 	static const enum nccl_log_level levels[] = {
@@ -32,7 +74,7 @@ static void from_core(void *context, enum sb_log_level level, const char *line)
 	};
 
 	(void)context;
-	write_line(levels[level], line);
+	write_line(level == SB_LOG_WARN && repeats(line) ? NCCL_LOG_INFO : levels[level], line);
 }
 
 void plugin_log_set(nccl_logger to)

@@ -23,6 +23,7 @@
 #define START_PATIENCE 90.0
 #define GAP_MOST       20.0 /* seconds that no stream may stand still */
 #define STOP_PATIENCE  60.0
+#define REASONS_MOST   3    /* found out itself, told by the peer, its retries were over first */
 #define CUT_PATIENCE   30.0 /* until both ranks know of a cut that is final */
 
 static int usage(const char *program)
@@ -277,8 +278,8 @@ static void cut_for_good(const char *words)
 	fixture_fault(ports, how, way);
 }
 
-/* One path and it is cut: every stream on it has to end in an error, at both ranks, and each
- * connection in one WARN; what is on the other rail has to go on. */
+/* One path and it is cut: every stream on it has to end in an error, at both ranks, and the log has
+ * to say so, not once for each stream; what is on the other rail has to go on. */
 static bool cut_without_failover(struct run *run)
 {
 	int streams = (run->options->comms + 1) / 2 * 2 * STREAM_KINDS;
@@ -310,7 +311,7 @@ static bool cut_without_failover(struct run *run)
 		       (double)atomic_load(&run->shared->rank[i].first_us) / 1e3 - cut_at * 1e3,
 		       (double)atomic_load(&run->shared->rank[i].last_us) / 1e3 - cut_at * 1e3,
 		       warnings, streams);
-		good = good && warnings == streams &&
+		good = good && warnings >= 1 && warnings <= REASONS_MOST &&
 		       (result == NCCL_SYSTEM_ERROR || result == NCCL_REMOTE_ERROR);
 	}
 	return good;
