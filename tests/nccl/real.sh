@@ -111,6 +111,7 @@ explain_stock() {
 
 run_all() {
 	declare -gA pids
+	ulimit -c 0 # ranks without failover abort
 	work=$(mktemp -d) || exit 2
 	fabric=real-$$
 	port=29500
