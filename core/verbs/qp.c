@@ -2,6 +2,7 @@
 #include "verbs/qp.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "util/log.h"
@@ -104,6 +105,7 @@ int sb_qp_create(struct sb_port *port, struct ibv_cq *cq, struct sb_qp_limits *l
 		.qp_access_flags =
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 	};
+	char what[64];
 	int status;
 
 	*qp = create(port, cq, limits);
@@ -116,9 +118,10 @@ int sb_qp_create(struct sb_port *port, struct ibv_cq *cq, struct sb_qp_limits *l
 			 status == -ENOMEM ? "; see ulimit -l" : "");
 		return status;
 	}
+	snprintf(what, sizeof(what), "to INIT with P_Key index %u (NCCL_IB_PKEY)",
+		 attributes.pkey_index);
 	status = modify(*qp, port, &attributes,
-			IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-			"to INIT");
+			IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, what);
 	if (status != 0) {
 		sb_qp_destroy(*qp);
 		*qp = NULL;
