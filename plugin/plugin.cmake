@@ -9,7 +9,9 @@ target_link_options(nccl-net-switchback PRIVATE
   -Wl,--gc-sections -Wl,--as-needed -Wl,-z,nodelete -Wl,-z,now)
 # A newer glibc binds these names to new versions; the old ones are still there (old_libc.c). Before
 # 2.34 they were in libraries of their own. Sanitizers have wrappers for the same names.
-if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT SB_SANITIZE)
+include(CheckSymbolExists)
+check_symbol_exists(__GLIBC__ features.h HAVE_GLIBC)
+if(HAVE_GLIBC AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT SB_SANITIZE)
   foreach(name dlclose dlerror dlopen dlsym dlvsym pthread_create pthread_join pthread_once
       pthread_setname_np pthread_sigmask stat fstat)
     target_link_options(nccl-net-switchback PRIVATE -Wl,--wrap=${name})
