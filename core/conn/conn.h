@@ -156,15 +156,16 @@ struct sb_flush_queue {
 	uint64_t newest; /* seq of the newest message that came by the path; 0: none */
 };
 
+/* Atomic is what sb_connection_info() reads from another thread while the owner changes it. */
 struct sb_path {
 	int index;
-	enum sb_path_phase phase;
+	_Atomic enum sb_path_phase phase;
 	struct sb_port *port;      /* local */
 	struct sb_hello_port peer; /* remote */
 	int peer_port;
 	uint32_t peer_rkey;
-	uint32_t incarnation; /* of `qp`; 0: never built */
-	uint32_t fenced;      /* incarnations up to this one are fenced at this end */
+	_Atomic uint32_t incarnation; /* of `qp`; 0: never built */
+	uint32_t fenced;              /* incarnations up to this one are fenced at this end */
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	uint32_t psn;
@@ -278,11 +279,11 @@ struct sb_connection {
 	/* Hot: data path. */
 	struct sb_owner owner;
 	struct sb_path path[SB_PATHS_MAX];
-	int path_count;
+	_Atomic int path_count; /* set when the paths below it can be looked at */
 	int is_sender;
-	int failed; /* negative errno */
-	int active; /* receiver: path named in new CTS; sender: path of the newest CTS; -1 none */
-	uint32_t epoch;
+	int failed;         /* negative errno */
+	_Atomic int active; /* receiver: path named in new CTS; sender: of the newest; -1 none */
+	_Atomic uint32_t epoch;
 	uint32_t polls;
 	uint32_t looks;            /* sender: searches for a CTS */
 	_Atomic bool attention;    /* the monitor has to come soon */

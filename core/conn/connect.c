@@ -179,7 +179,6 @@ static uint32_t describe_ports(struct sb_connection *connection, struct sb_hello
 static void make_paths(struct sb_connection *connection, uint32_t count, const uint8_t *mine,
 		       const uint8_t *theirs, const struct sb_hello_port *peer)
 {
-	connection->path_count = (int)count;
 	for (uint32_t i = 0; i < count; i++) {
 		struct sb_path *path = &connection->path[i];
 		struct sb_device *device;
@@ -199,6 +198,7 @@ static void make_paths(struct sb_connection *connection, uint32_t count, const u
 			connection->device[connection->device_count++] = device;
 		}
 	}
+	connection->path_count = (int)count;
 }
 
 static int make_region(struct sb_connection *connection)
