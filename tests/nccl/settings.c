@@ -4,35 +4,17 @@
  * order, with which properties. Each case runs in a process of its own.
  * Usage: settings PLUGIN VERBS_LIBRARY
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "settings.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fixture.h"
-
 static const char *plugin;
 
-struct machine {
-	struct net net;
-	void *context;
-	enum nccl_result init;
-	int devices;
-};
-
-typedef void (*check_fn)(struct machine *machine);
-
-/* `environment`: "NAME=VALUE" up to NULL. */
-static void in_process(check_fn check, const char *const *environment)
+void in_process(check_fn check, const char *const *environment)
 {
 	int status;
 	pid_t child;
@@ -64,9 +46,7 @@ static void in_process(check_fn check, const char *const *environment)
 	assert_int_equal(status, 0);
 }
 
-#define WITH(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-static struct nccl_properties_v12 properties_of(struct machine *machine, int device)
+struct nccl_properties_v12 properties_of(struct machine *machine, int device)
 {
 	struct nccl_properties_v12 properties;
 
@@ -75,7 +55,7 @@ static struct nccl_properties_v12 properties_of(struct machine *machine, int dev
 	return properties;
 }
 
-static void is_named(struct machine *machine, int device, const char *name)
+void is_named(struct machine *machine, int device, const char *name)
 {
 	CHECK(strcmp(properties_of(machine, device).name, name) == 0, "device %d is %s, not %s",
 	      device, properties_of(machine, device).name, name);
@@ -87,7 +67,7 @@ static void only_second(struct machine *machine)
 	is_named(machine, 0, "sbr1");
 }
 
-static void both(struct machine *machine)
+void both(struct machine *machine)
 {
 	CHECK(machine->devices == 2, "%d devices", machine->devices);
 	is_named(machine, 0, "sbr0");
@@ -219,230 +199,6 @@ static void test_addresses(void **state)
 	in_process(refused_with_a_word, WITH("NCCL_IB_ROCE_VERSION_NUM=3"));
 }
 
-/* ---- data with settings that change how it travels ---- */
-
-static void carries_data(struct machine *machine, int device)
-{
-	const size_t bytes = 300001;
-	uint8_t *out = malloc(bytes), *in = malloc(bytes);
-	void *out_memory, *in_memory, *receive = NULL, *send = NULL, *data = in;
-	size_t room = bytes;
-	struct ends ends;
-	int tag = 0, size;
-
-	CHECK(out != NULL && in != NULL, "memory");
-	ends_open(&machine->net, machine->context, device, &ends);
-	CHECK(net_register(&machine->net, ends.send, out, bytes, NCCL_PTR_HOST, &out_memory) == 0,
-	      "regMr");
-	CHECK(net_register(&machine->net, ends.recv, in, bytes, NCCL_PTR_HOST, &in_memory) == 0,
-	      "regMr");
-	for (uint64_t number = 0; number < 20; number++) {
-		pattern_fill(out, bytes, number);
-		CHECK(net_irecv(&machine->net, ends.recv, 1, &data, &room, &tag, &in_memory, false,
-				&receive) == NCCL_SUCCESS &&
-			      receive != NULL,
-		      "irecv");
-		for (send = NULL; send == NULL;) {
-			CHECK(net_isend(&machine->net, ends.send, out, bytes, tag, out_memory,
-					&send) == NCCL_SUCCESS,
-			      "isend");
-		}
-		finish(&machine->net, send, NULL);
-		finish(&machine->net, receive, &size);
-		CHECK((size_t)size == bytes && pattern_check(in, bytes, number) == bytes, "data");
-	}
-	CHECK(net_deregister(&machine->net, ends.send, out_memory) == 0, "deregMr");
-	CHECK(net_deregister(&machine->net, ends.recv, in_memory) == 0, "deregMr");
-	ends_close(&machine->net, &ends);
-	free(in);
-	free(out);
-}
-
-static void first_carries_data(struct machine *machine)
-{
-	both(machine);
-	carries_data(machine, 0);
-}
-
-static void classes(struct machine *machine)
-{
-	_Alignas(8) uint8_t handle[NCCL_HANDLE_BYTES];
-	void *context, *listener, *comm;
-
-	void *first = machine->context;
-
-	CHECK(net_init(&machine->net, 96, &context) == NCCL_SUCCESS, "init");
-	machine->context = context;
-	carries_data(machine, 1);
-	machine->context = first;
-	CHECK(net_finalize(&machine->net, context) == NCCL_SUCCESS, "finalize");
-	CHECK(net_init(&machine->net, 300, &context) == NCCL_SUCCESS, "init");
-	CHECK(net_listen(&machine->net, context, 0, handle, &listener) == NCCL_SUCCESS, "listen");
-	CHECK(net_connect(&machine->net, context, 0, handle, &comm) == NCCL_INVALID_ARGUMENT,
-	      "traffic class 300 was taken");
-	CHECK(comm == NULL, "comm");
-	CHECK(net_close_listen(&machine->net, listener) == NCCL_SUCCESS, "closeListen");
-	CHECK(net_finalize(&machine->net, context) == NCCL_SUCCESS, "finalize");
-}
-
-/* The port has one key: nothing can be connected, and the log says so. */
-static void no_such_pkey(struct machine *machine)
-{
-	_Alignas(8) uint8_t handle[NCCL_HANDLE_BYTES];
-	enum nccl_result result = NCCL_SUCCESS;
-	double deadline = seconds_now() + 20;
-	void *listener, *send = NULL, *recv = NULL;
-
-	CHECK(net_listen(&machine->net, machine->context, 0, handle, &listener) == NCCL_SUCCESS,
-	      "listen");
-	while (result == NCCL_SUCCESS && seconds_now() < deadline) {
-		result = net_connect(&machine->net, machine->context, 0, handle, &send);
-		if (recv == NULL) {
-			net_accept(&machine->net, listener, &recv);
-		}
-		CHECK(send == NULL && recv == NULL, "a connection with P_Key index 5");
-		sched_yield();
-	}
-	CHECK(result != NCCL_SUCCESS && net_logged("P_Key index 5 (NCCL_IB_PKEY)"), "result %d",
-	      result);
-	CHECK(net_close_listen(&machine->net, listener) == NCCL_SUCCESS, "closeListen");
-}
-
-static void no_interface(struct machine *machine)
-{
-	_Alignas(8) uint8_t handle[NCCL_HANDLE_BYTES];
-	void *listener;
-
-	CHECK(net_listen(&machine->net, machine->context, 0, handle, &listener) != NCCL_SUCCESS,
-	      "listen");
-	CHECK(net_logged("NCCL_SOCKET_IFNAME=nothing"), "no word about the interface");
-}
-
-static void no_merging(struct machine *machine)
-{
-	const int members[2] = {0, 1};
-	int device;
-
-	CHECK(net_make_virtual(&machine->net, &device, members, 2) != NCCL_SUCCESS, "makeVDevice");
-}
-
-static void test_data_settings(void **state)
-{
-	(void)state;
-	in_process(first_carries_data, WITH("NCCL_IB_QPS_PER_CONNECTION=3"));
-	in_process(first_carries_data, WITH("NCCL_IB_QPS_PER_CONNECTION=none"));
-	in_process(first_carries_data, WITH("SWITCHBACK_SEND_ACK=1"));
-	in_process(first_carries_data, WITH("SWITCHBACK_FAILOVER=0"));
-	in_process(first_carries_data, WITH("NCCL_IB_GID_INDEX=1", "NCCL_IB_SL=3", "NCCL_IB_TC=41",
-					    "NCCL_IB_TIMEOUT=20", "NCCL_IB_RETRY_CNT=7"));
-	in_process(first_carries_data, WITH("NCCL_IB_PCI_RELAXED_ORDERING=1"));
-	in_process(first_carries_data, WITH("NCCL_IB_GID_INDEX=0"));
-	in_process(first_carries_data, WITH("NCCL_IB_PKEY=0"));
-	in_process(no_such_pkey, WITH("NCCL_IB_PKEY=5", "SWITCHBACK_CONNECT_TIMEOUT=2"));
-	in_process(first_carries_data, WITH("NCCL_IB_SPLIT_DATA_ON_QPS=0", "NCCL_IB_USE_INLINE=1",
-					    "NCCL_IB_ADAPTIVE_ROUTING=1"));
-	in_process(first_carries_data,
-		   WITH("NCCL_SOCKET_IFNAME==lo", "NCCL_SOCKET_FAMILY=AF_INET"));
-	in_process(no_interface, WITH("NCCL_SOCKET_IFNAME=nothing"));
-	in_process(classes, WITH("NCCL_IB_HCA="));
-	in_process(no_merging, WITH("NCCL_IB_MERGE_NICS=0"));
-}
-
-/* ---- a machine with PCI devices ---- */
-
-/* sbr1 comes first by PCI address, and both are functions of one card. */
-static int make_machine(void **state)
-{
-	FILE *file;
-	char path[128];
-
-	(void)state;
-	fixture_pci((const char *const[]){"0000:9a:00.1", "0000:9a:00.0", NULL});
-	snprintf(path, sizeof(path), "%s/module", getenv("SWITCHBACK_SYSFS"));
-	CHECK(mkdir(path, 0755) == 0, "%s", path);
-	strcat(path, "/nvidia_peermem");
-	CHECK(mkdir(path, 0755) == 0, "%s", path);
-	strcat(path, "/version");
-	file = fopen(path, "w");
-	CHECK(file != NULL && fprintf(file, "580.0\n") > 0 && fclose(file) == 0, "%s", path);
-	return 0;
-}
-
-static int remove_machine(void **state)
-{
-	(void)state;
-	fixture_pci_remove();
-	return 0;
-}
-
-static void ends_with(const char *text, const char *end)
-{
-	size_t bytes = text != NULL ? strlen(text) : 0;
-
-	CHECK(bytes >= strlen(end) && strcmp(text + bytes - strlen(end), end) == 0,
-	      "%s does not end with %s", text != NULL ? text : "nothing", end);
-}
-
-static void by_pci_address(struct machine *machine)
-{
-	struct nccl_properties_v12 first = properties_of(machine, 0);
-	struct nccl_properties_v12 second = properties_of(machine, 1);
-
-	is_named(machine, 0, "sbr1");
-	is_named(machine, 1, "sbr0");
-	ends_with(first.pci_path, "/0000:9a:00.0");
-	ends_with(second.pci_path, "/0000:9a:00.0");
-	CHECK(first.pointers == (NCCL_PTR_HOST | NCCL_PTR_CUDA), "%d", first.pointers);
-	CHECK(first.port == 1 && second.port == 2, "%d, %d", first.port, second.port);
-}
-
-/* NCCL can place it beside its members, as on any machine with real NICs. */
-static void merging(struct machine *machine)
-{
-	const int members[2] = {0, 1};
-	int device = -1;
-
-	CHECK(net_make_virtual(&machine->net, &device, members, 2) == NCCL_SUCCESS, "makeVDevice");
-	CHECK(device == 2, "device %d", device);
-	carries_data(machine, device);
-}
-
-/* Asked for as a matter of course (NCCL_NET_MERGE_LEVEL's default): refusing is no reason to warn.
- * A device of one member is none. */
-static void no_place(struct machine *machine)
-{
-	const int members[2] = {0, 1};
-	int device = -1, count;
-
-	CHECK(net_make_virtual(&machine->net, &device, members, 2) == NCCL_INVALID_USAGE,
-	      "makeVDevice without PCI addresses");
-	CHECK(net_warnings() == 0, "a warning");
-	CHECK(net_devices(&machine->net, &count) == NCCL_SUCCESS && count == 2, "%d devices",
-	      count);
-	CHECK(net_make_virtual(&machine->net, &device, members, 1) == NCCL_SUCCESS, "one member");
-}
-
-static void by_library(struct machine *machine)
-{
-	is_named(machine, 0, "sbr0");
-	is_named(machine, 1, "sbr1");
-}
-
-static void test_pci(void **state)
-{
-	(void)state;
-	in_process(by_pci_address, WITH("NCCL_IB_HCA="));
-	in_process(by_library, WITH("NCCL_IB_DEVICE_PCI_ORDER=0"));
-	in_process(merging, WITH("NCCL_IB_HCA="));
-}
-
-static void test_no_pci(void **state)
-{
-	(void)state;
-	in_process(no_place, WITH("NCCL_TOPO_FILE="));
-	in_process(merging, WITH("NCCL_TOPO_FILE=/etc/topology.xml"));
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -452,6 +208,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_port_down),
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_data_settings),
+		cmocka_unit_test(test_ipv6),
 		cmocka_unit_test(test_no_pci),
 		cmocka_unit_test_setup_teardown(test_pci, make_machine, remove_machine),
 	};

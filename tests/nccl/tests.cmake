@@ -9,7 +9,7 @@ target_link_libraries(nccl_cases PRIVATE nccl_net PkgConfig::CMOCKA)
 set_target_properties(nccl_cases PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(nccl_cases nccl-net-switchback sim_verbs)
 
-add_executable(nccl_settings nccl/settings.c)
+add_executable(nccl_settings nccl/settings.c nccl/settings_data.c nccl/settings_pci.c)
 target_link_libraries(nccl_settings PRIVATE nccl_net PkgConfig::CMOCKA)
 set_target_properties(nccl_settings PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(nccl_settings nccl-net-switchback sim_verbs)
