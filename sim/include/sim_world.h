@@ -33,6 +33,14 @@ struct sim_world_options {
 	/* With a port down: its QPs fail at once with WR_FLUSH_ERR, as on Linux rxe. Else they go
 	 * on, and give up by their timers, as on ConnectX. */
 	bool flush_on_port_down;
+	/* A port that comes up has its GIDs at other indexes of the table than before. */
+	bool gid_moves_on_return;
+	/* The bytes of a WRITE appear in no order, some of them up to this much later than others;
+	 * at the latest with the next completion of that device. 0: at once. */
+	uint64_t placement_ns;
+	/* QPNs of a host come round after so many; more than the QPs of any of its devices. 0:
+	 * never in practice. */
+	uint32_t qpn_count;
 };
 
 /* -EINVAL: bad counts or options, -ENOMEM. Hosts count from 0, rails too. */
@@ -67,6 +75,17 @@ uint64_t sim_world_random_below(struct sim_world *world, uint64_t bound);
 int sim_world_set_fault(struct sim_world *world, const char *ports, const char *how,
 			const char *way, char error[FABRIC_ERROR_SIZE]);
 int sim_world_restore(struct sim_world *world, const char *ports, char error[FABRIC_ERROR_SIZE]);
+
+/* Takes the address of a port away, and its GIDs with it, or gives it back: its IPv4 GID then
+ * stands at another index. Without it nothing passes; with flush_on_port_down its QPs fail as with
+ * the port down. GID_CHANGE both times. -ENODEV: that device is not open. */
+int sim_world_set_address(struct sim_world *world, uint32_t host, uint32_t rail, bool present);
+/* What the port reports and takes from now on: 256 … 4096, a power of two. Queue pairs that are
+ * connected keep theirs. -ENODEV. */
+int sim_world_set_mtu(struct sim_world *world, uint32_t host, uint32_t rail, uint32_t mtu);
+/* Every packet that this port sends from now on arrives once more, `late_ns` after its first copy:
+ * it may find its QP gone and another in its place. 0: no longer. -ENODEV. */
+int sim_world_set_echo(struct sim_world *world, uint32_t host, uint32_t rail, uint64_t late_ns);
 
 /* A store into an application's memory that a packet asks for. */
 struct sim_world_store {

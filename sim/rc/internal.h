@@ -179,7 +179,7 @@ int rc_gather(const struct rc_qp *qp, uint32_t position, uint32_t offset, uint32
 int rc_scatter(const struct rc_qp *qp, const struct ibv_sge *sges, uint32_t count, uint32_t offset,
 	       const struct rc_view *packet, enum rc_store_kind kind);
 /* Stores a payload at a host address, telling the observer. */
-void rc_store_payload(const struct rc_qp *qp, const struct rc_store *store, const void *from);
+void rc_store_payload(const struct rc_qp *qp, struct rc_store *store, const void *from);
 
 /* requester.c */
 

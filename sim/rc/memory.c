@@ -53,10 +53,11 @@ void rc_store_ordered(void *to, const void *from, size_t length)
 	}
 }
 
-void rc_store_payload(const struct rc_qp *qp, const struct rc_store *store, const void *from)
+void rc_store_payload(const struct rc_qp *qp, struct rc_store *store, const void *from)
 {
 	const struct rc_ops *ops = qp->config.ops;
 
+	store->from = from;
 	if (!ops->observe_store || ops->observe_store(qp->config.owner, store)) {
 		rc_store_ordered(store->host, from, store->length);
 	}

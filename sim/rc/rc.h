@@ -74,6 +74,7 @@ struct rc_store {
 	uint32_t qpn; /* QP that stores */
 	uint32_t psn;
 	uint64_t now;
+	const void *from; /* the bytes, in the packet */
 };
 
 /* `owner` is rc_config.owner: the device's own object for the QP, which knows the destination. */

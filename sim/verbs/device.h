@@ -68,6 +68,9 @@ struct sim_host {
 	int (*attached)(struct sim_host *host, uint32_t rail, struct wire_port *port);
 	/* Called for each store of a packet, see sim_world.h; NULL in real time. */
 	bool (*observe)(struct sim_host *host, uint32_t rail, const struct rc_store *store);
+	/* Something is about to be announced, read or taken away: every byte that a device of this
+	 * host has taken has to be in memory. NULL where stores are at once. */
+	void (*settle)(struct sim_host *host, uint32_t rail);
 	/* The process that joined: a child made by fork() joins anew. */
 	int pid;
 };
@@ -130,6 +133,8 @@ struct sim_nic {
 	/* What may be on its way together, and the window of one QP when it is alone. */
 	uint32_t buffer_bytes, window_bytes;
 	bool down;
+	/* Its address was taken away. */
+	bool addressless;
 	/* Real time only. The thread sleeps until `sleep_until`; 0 while it is awake. */
 	pthread_t thread;
 	_Atomic bool stopping, deaf, must_listen;
@@ -335,6 +340,13 @@ void link_speed(const struct sim_nic *nic, uint64_t wire_mbps, uint8_t *width, u
 /* An object of the device is about to be made: 0, or -ENOMEM by a fault. */
 int device_allocate(const struct sim_device *device, enum fabric_object kind);
 
+static inline void device_settle(const struct sim_device *device)
+{
+	if (device->host->settle) {
+		device->host->settle(device->host, device->rail);
+	}
+}
+
 /* ---- nic.c ---- */
 
 int nic_open(struct sim_device *device, struct sim_nic **nic);
@@ -451,9 +463,6 @@ void event_fd_add(int fd);
 void event_fd_drop(int fd);
 
 /* ---- query.c ---- */
-
-/* GID `index` of the port as it is now: zero while its address is gone. With the NIC's lock held.
- */
 
 int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size);
 int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,

@@ -302,6 +302,7 @@ VERBS_EXPORT int ibv_dereg_mr(struct ibv_mr *ibv)
 	struct sim_nic *nic = to_nic(ibv->context);
 
 	pthread_mutex_lock(&nic->lock);
+	device_settle(nic->device);
 	key_give(&nic->keys, ibv->handle);
 	pthread_mutex_unlock(&nic->lock);
 	atomic_fetch_sub(&to_pd(ibv->pd)->references, 1);

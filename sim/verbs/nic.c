@@ -282,6 +282,19 @@ static void waiting_qps_fail(struct sim_nic *nic, uint64_t now)
 	}
 }
 
+/* Without its address a device that fails QPs of a port that is down fails them, too. */
+static void address_changed(struct sim_nic *nic, uint64_t now)
+{
+	struct wire_state state = {0};
+
+	async_push_port(nic, IBV_EVENT_GID_CHANGE);
+	nic->wire->query(nic->port, &state);
+	nic->addressless = !state.addressed;
+	if (nic->addressless && nic->device->host->flush_on_port_down) {
+		waiting_qps_fail(nic, now);
+	}
+}
+
 static void nic_event(void *context, enum wire_event event, uint64_t now)
 {
 	struct sim_nic *nic = context;
@@ -299,7 +312,7 @@ static void nic_event(void *context, enum wire_event event, uint64_t now)
 		}
 		break;
 	case WIRE_GID_CHANGE:
-		async_push_port(nic, IBV_EVENT_GID_CHANGE);
+		address_changed(nic, now);
 		break;
 	case WIRE_DEVICE_FATAL:
 		nic_die(nic);

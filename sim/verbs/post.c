@@ -45,7 +45,7 @@ static int rc_transmit(void *owner, const struct rc_packet *packet)
 {
 	struct sim_qp *qp = owner;
 
-	if (qp->nic->down && qp->nic->device->host->flush_on_port_down) {
+	if ((qp->nic->down || qp->nic->addressless) && qp->nic->device->host->flush_on_port_down) {
 		qp->unsendable = true;
 		return 0;
 	}
@@ -56,6 +56,9 @@ static void *rc_memory(void *owner, uint32_t key, uint64_t address, uint32_t len
 {
 	struct sim_qp *qp = owner;
 
+	if (access & IBV_ACCESS_REMOTE_READ) {
+		device_settle(qp->nic->device);
+	}
 	return keys_find(qp->nic, qp->qp.pd, key, address, length, access);
 }
 
@@ -66,6 +69,7 @@ static void rc_complete(void *owner, bool receive, const struct ibv_wc *wc, bool
 	if (nic_unwritten(qp->nic)) {
 		return;
 	}
+	device_settle(qp->nic->device);
 	cq_push(to_cq(receive ? qp->qp.recv_cq : qp->qp.send_cq), wc, solicited);
 }
 

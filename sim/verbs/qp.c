@@ -304,6 +304,7 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
 	struct sim_qp *qp = to_qp(ibv);
 
 	pthread_mutex_lock(&qp->nic->lock);
+	device_settle(qp->nic->device);
 	nic_remove_qp(qp->nic, qp);
 	pthread_mutex_unlock(&qp->nic->lock);
 	async_forget(to_context(ibv->context), ibv);

@@ -3,6 +3,7 @@
 #include "sim_world.h"
 #include "fault/local.h"
 #include "verbs/device.h"
+#include "verbs/placement.h"
 #include "wire/memory.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -12,13 +13,17 @@
 struct world_host {
 	struct sim_host host; /* first */
 	struct sim_world *world;
-	uint32_t next_qpn;
+	uint32_t first_qpn, next_qpn;
 	/* The wire's port of each device that is open. */
 	struct wire_port **ports;
-	/* Changes of each port's link and GIDs that its device was told of. */
+	/* Changes of each port's link and GIDs that its device was told of; whether it was down;
+	 * how often its GIDs have moved by themselves. */
 	struct world_seen {
-		uint32_t link_changes, gid_changes;
+		uint32_t link_changes, gid_changes, moves;
+		bool down;
 	} * seen;
+	/* Of each device. */
+	struct placement *placement;
 };
 
 struct sim_world {
@@ -85,7 +90,29 @@ static void changes_tell(struct sim_nic *nic, struct world_seen *seen)
 	if (gid_changes != seen->gid_changes) {
 		async_push_port(nic, IBV_EVENT_GID_CHANGE);
 	}
-	*seen = (struct world_seen){link_changes, gid_changes};
+	seen->link_changes = link_changes;
+	seen->gid_changes = gid_changes;
+}
+
+/* To the next places in the table; nothing is left at the old ones. */
+static void gids_move(struct fabric_port *port, struct world_seen *seen)
+{
+	uint32_t places = FABRIC_GID_TABLE / FABRIC_GIDS;
+
+	atomic_store(&port->gid_shift, ++seen->moves % places * FABRIC_GIDS);
+	atomic_fetch_add(&port->gid_changes, 1);
+}
+
+/* A port that returns may have its GIDs elsewhere. */
+static void return_notice(struct sim_world *world, struct fabric_port *port,
+			  struct world_seen *seen)
+{
+	bool down = atomic_load(&port->down);
+
+	if (seen->down && !down && world->options.gid_moves_on_return) {
+		gids_move(port, seen);
+	}
+	seen->down = down;
 }
 
 static void faults_apply(struct sim_world *world)
@@ -97,6 +124,8 @@ static void faults_apply(struct sim_world *world)
 			if (nic && atomic_load(&fabric_port(world->fabric, host, rail)->dead)) {
 				nic_die(nic);
 			}
+			return_notice(world, fabric_port(world->fabric, host, rail),
+				      &world->host[host].seen[rail]);
 			port_apply(world, host, rail);
 			if (nic && !nic->dead) {
 				changes_tell(nic, &world->host[host].seen[rail]);
@@ -127,6 +156,54 @@ VERBS_EXPORT int sim_world_restore(struct sim_world *world, const char *ports,
 	return code;
 }
 
+/* The wire's port of a device that is open. */
+static struct wire_port *port_at(const struct sim_world *world, uint32_t host, uint32_t rail)
+{
+	return host < world->hosts && rail < world->rails ? world->host[host].ports[rail] : NULL;
+}
+
+VERBS_EXPORT int sim_world_set_address(struct sim_world *world, uint32_t host, uint32_t rail,
+				       bool present)
+{
+	struct wire_port *port = port_at(world, host, rail);
+
+	if (!port) {
+		return -ENODEV;
+	}
+	if (present) {
+		struct world_seen *seen = &world->host[host].seen[rail];
+
+		gids_move(fabric_port(world->fabric, host, rail), seen);
+		seen->gid_changes++; /* the wire tells */
+	}
+	memory_wire_set_address(port, present);
+	return 0;
+}
+
+VERBS_EXPORT int sim_world_set_mtu(struct sim_world *world, uint32_t host, uint32_t rail,
+				   uint32_t mtu)
+{
+	struct wire_port *port = port_at(world, host, rail);
+
+	if (!port) {
+		return -ENODEV;
+	}
+	memory_wire_set_mtu(port, mtu);
+	return 0;
+}
+
+VERBS_EXPORT int sim_world_set_echo(struct sim_world *world, uint32_t host, uint32_t rail,
+				    uint64_t late_ns)
+{
+	struct wire_port *port = port_at(world, host, rail);
+
+	if (!port) {
+		return -ENODEV;
+	}
+	memory_wire_set_echo(port, late_ns);
+	return 0;
+}
+
 /* ---- hosts ---- */
 
 /* A device was opened (or closed: NULL): it is told of the faults that are there already. */
@@ -139,9 +216,10 @@ static int world_attached(struct sim_host *host, uint32_t rail, struct wire_port
 		return -ENODEV;
 	}
 	world_host->ports[rail] = port;
-	world_host->seen[rail] = (struct world_seen){
-		atomic_load(&fabric_port(world->fabric, host->number, rail)->link_changes),
-		atomic_load(&fabric_port(world->fabric, host->number, rail)->gid_changes)};
+	world_host->seen[rail].link_changes =
+		atomic_load(&fabric_port(world->fabric, host->number, rail)->link_changes);
+	world_host->seen[rail].gid_changes =
+		atomic_load(&fabric_port(world->fabric, host->number, rail)->gid_changes);
 	port_apply(world, host->number, rail);
 	return 0;
 }
@@ -153,7 +231,37 @@ static uint32_t world_address(struct sim_host *host, uint32_t rail)
 
 static uint32_t world_qpn(struct sim_host *host)
 {
-	return to_world_host(host)->next_qpn++ & 0xffffff;
+	struct world_host *world_host = to_world_host(host);
+	uint32_t count = world_host->world->options.qpn_count;
+	uint32_t turn = world_host->next_qpn++;
+
+	return (world_host->first_qpn + (count ? turn % count : turn)) & 0xffffff;
+}
+
+/* ---- stores ---- */
+
+static void world_settle(struct sim_host *host, uint32_t rail)
+{
+	placement_settle(&to_world_host(host)->placement[rail]);
+}
+
+static void settle_late(void *context, uint64_t now)
+{
+	(void)now;
+	placement_settle(context);
+}
+
+/* false: the store is to be made at once. */
+static bool place_in_parts(struct world_host *host, uint32_t rail, const struct rc_store *store)
+{
+	struct sim_world *world = host->world;
+	struct placement *placement = &host->placement[rail];
+	struct wire_random *random = memory_wire_random(world->wire);
+	uint64_t late = 1 + wire_random_below(random, world->options.placement_ns);
+
+	placement_settle(placement);
+	return !memory_wire_at(world->wire, store->now + late, settle_late, placement, NULL) &&
+	       placement_begin(placement, random, store);
 }
 
 static bool world_store(struct sim_host *host, uint32_t rail, const struct rc_store *store)
@@ -173,7 +281,11 @@ static bool world_store(struct sim_host *host, uint32_t rail, const struct rc_st
 		.now = store->now,
 	};
 
-	return !world->observe || world->observe(world->observe_context, &told);
+	if (world->observe && !world->observe(world->observe_context, &told)) {
+		return false;
+	}
+	return store->kind != RC_STORE_WRITE || !world->options.placement_ns ||
+	       !place_in_parts(to_world_host(host), rail, store);
 }
 
 static int host_init(struct sim_world *world, uint32_t number)
@@ -182,7 +294,7 @@ static int host_init(struct sim_world *world, uint32_t number)
 
 	host->world = world;
 	/* Far from 0 and 1, and from the other hosts': a QPN of another is nobody's here. */
-	host->next_qpn = 0x10000 + (uint32_t)sim_world_random_below(world, 0xe00000);
+	host->first_qpn = 0x10000 + (uint32_t)sim_world_random_below(world, 0xe00000);
 	host->host.control = world->fabric;
 	host->host.wire_ops = &memory_wire_ops;
 	host->host.wire = world->wire;
@@ -190,12 +302,14 @@ static int host_init(struct sim_world *world, uint32_t number)
 	host->host.rails = world->rails;
 	host->host.next_qpn = world_qpn;
 	host->host.observe = world_store;
+	host->host.settle = world->options.placement_ns ? world_settle : NULL;
 	host->host.attached = world_attached;
 	host->host.retry_seven_infinite = world->options.retry_seven_infinite;
 	host->host.flush_on_port_down = world->options.flush_on_port_down;
 	host->ports = calloc(world->rails, sizeof(*host->ports));
 	host->seen = calloc(world->rails, sizeof(*host->seen));
-	if (!host->ports || !host->seen) {
+	host->placement = calloc(world->rails, sizeof(*host->placement));
+	if (!host->ports || !host->seen || !host->placement) {
 		return -ENOMEM;
 	}
 	return host_make_devices(&host->host, world_address);
@@ -209,6 +323,7 @@ static void world_free(struct sim_world *world)
 		}
 		free(world->host[i].ports);
 		free(world->host[i].seen);
+		free(world->host[i].placement);
 	}
 	free(world->host);
 	if (world->fabric) {

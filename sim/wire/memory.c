@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wire/memory.h"
-
-#include "wire/event_queue.h"
+#include "wire/memory_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,190 +7,6 @@
 
 #define LATENCY_DEFAULT 2000u
 #define MTU_DEFAULT     4096u
-#define SOURCE_PORT     49152u
-
-struct wire_port {
-	struct wire_port *next;
-	struct memory_wire *wire;
-	const struct wire_sink *sink;
-	void *context;
-	uint8_t gid[16];
-	bool up;
-	struct wire_fault fault[2];   /* as set, by enum memory_wire_way */
-	struct wire_fault applied[2]; /* with the link's own bandwidth */
-	struct wire_shaper shaper[2];
-};
-
-struct flight {
-	struct flight *next; /* free list */
-	uint8_t source_gid[16];
-	uint8_t destination_gid[16];
-	bool judged; /* has passed the receiver's inward direction */
-	uint32_t length;
-	uint8_t bytes[RC_PACKET_BYTES_MAX];
-};
-
-struct memory_wire {
-	struct memory_wire_options options;
-	uint64_t now;
-	struct wire_random random;
-	struct wire_port *ports;
-	struct event_queue queue;
-	struct flight *unused;
-	memory_wire_filter_fn filter;
-	void *filter_context;
-	memory_wire_trace_fn trace;
-	void *trace_context;
-	struct memory_wire_counters counters;
-};
-
-/* ---- packets on their way ---- */
-
-static struct flight *flight_new(struct memory_wire *wire)
-{
-	struct flight *flight = wire->unused;
-
-	if (flight) {
-		wire->unused = flight->next;
-		return flight;
-	}
-	return malloc(sizeof(*flight));
-}
-
-static void flight_free(struct memory_wire *wire, struct flight *flight)
-{
-	flight->next = wire->unused;
-	wire->unused = flight;
-}
-
-static struct wire_port *port_of(const struct memory_wire *wire, const uint8_t *gid)
-{
-	struct wire_port *port = wire->ports;
-
-	while (port && memcmp(port->gid, gid, sizeof(port->gid))) {
-		port = port->next;
-	}
-	return port;
-}
-
-static uint32_t icrc_of(const struct flight *flight)
-{
-	struct rc_flow flow = {
-		.family = 6, .source_port = SOURCE_PORT, .destination_port = RC_UDP_PORT};
-	struct rc_piece piece = {.base = flight->bytes, .length = flight->length};
-
-	memcpy(flow.source, flight->source_gid, 16);
-	memcpy(flow.destination, flight->destination_gid, 16);
-	return rc_icrc(&flow, &piece, 1);
-}
-
-/* Flips a bit of a packet or of its ICRC. false: the receiver's check of the ICRC finds it, as it
- * does unless the bit is one that the ICRC does not cover. */
-static bool corrupt(struct memory_wire *wire, struct flight *flight, uint32_t bit)
-{
-	uint32_t icrc = icrc_of(flight);
-
-	wire->counters.corrupted++;
-	bit %= 8 * (flight->length + RC_ICRC_BYTES);
-	if (bit >= 8 * flight->length) {
-		return false;
-	}
-	flight->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-	return icrc_of(flight) == icrc;
-}
-
-/* Takes the flight, also when it fails. */
-static int enqueue(struct memory_wire *wire, struct flight *flight, uint64_t when)
-{
-	int rc = event_queue_push(&wire->queue, (struct event){.when = when, .flight = flight});
-
-	if (rc) {
-		flight_free(wire, flight);
-	}
-	return rc;
-}
-
-/* Queues the copies of a packet that its judge lets through, `latency` later. Takes the flight. */
-static int forward(struct memory_wire *wire, struct flight *flight,
-		   const struct wire_verdict *verdict, uint64_t latency)
-{
-	struct flight *copy = NULL;
-	int rc = 0;
-
-	if (!verdict->copies) {
-		wire->counters.lost++;
-		flight_free(wire, flight);
-		return 0;
-	}
-	if (verdict->copies == 2) {
-		copy = flight_new(wire);
-		if (!copy) {
-			flight_free(wire, flight);
-			return -ENOMEM;
-		}
-		memcpy(copy, flight, offsetof(struct flight, bytes) + flight->length);
-		wire->counters.duplicated++;
-	}
-	if (verdict->corrupt && !corrupt(wire, flight, verdict->corrupt_bit)) {
-		flight_free(wire, flight);
-	} else {
-		rc = enqueue(wire, flight, verdict->arrival_ns[0] + latency);
-	}
-	if (copy) {
-		int second = enqueue(wire, copy, verdict->arrival_ns[1] + latency);
-
-		rc = rc ? rc : second;
-	}
-	return rc;
-}
-
-static void trace_delivery(struct memory_wire *wire, const struct flight *flight,
-			   const struct wire_port *to)
-{
-	struct rc_view view;
-
-	if (wire->trace && !rc_packet_parse(flight->bytes, flight->length, &view)) {
-		wire->trace(wire->trace_context, port_of(wire, flight->source_gid), to, &view,
-			    wire->now);
-	}
-}
-
-/* A packet reached its receiver's port. Returns the port if it got a packet. */
-static struct wire_port *arrive(struct memory_wire *wire, struct flight *flight)
-{
-	struct wire_port *port = port_of(wire, flight->destination_gid);
-	struct wire_verdict verdict;
-	struct wire_received received = {
-		.bytes = flight->bytes,
-		.length = flight->length,
-		.source_gid = flight->source_gid,
-		.destination_gid = flight->destination_gid,
-	};
-
-	if (!port) {
-		wire->counters.unroutable++;
-		flight_free(wire, flight);
-		return NULL;
-	}
-	if (!flight->judged) {
-		flight->judged = true;
-		wire_judge(&port->applied[MEMORY_WIRE_IN], &port->shaper[MEMORY_WIRE_IN],
-			   &wire->random, wire->now, flight->length, &verdict);
-		if (verdict.copies != 1 || verdict.corrupt || verdict.arrival_ns[0] > wire->now) {
-			forward(wire, flight, &verdict, 0);
-			return NULL;
-		}
-	} else if (!port->up) {
-		wire->counters.lost++;
-		flight_free(wire, flight);
-		return NULL;
-	}
-	wire->counters.delivered++;
-	trace_delivery(wire, flight, port);
-	port->sink->packet(port->context, &received, wire->now);
-	flight_free(wire, flight);
-	return port;
-}
 
 /* ---- the table for devices ---- */
 
@@ -216,7 +30,7 @@ static int attach(void *context, const struct wire_attach *request, struct wire_
 	if (!request->sink) {
 		return -EINVAL;
 	}
-	if (port_of(wire, request->gid)) {
+	if (memory_port_of(wire, request->gid)) {
 		return -EADDRINUSE;
 	}
 	port = calloc(1, sizeof(*port));
@@ -227,6 +41,7 @@ static int attach(void *context, const struct wire_attach *request, struct wire_
 	port->sink = request->sink;
 	port->context = request->context;
 	port->up = true;
+	port->mtu = wire->options.mtu;
 	memcpy(port->gid, request->gid, sizeof(port->gid));
 	apply_faults(port);
 	while (*at) {
@@ -248,46 +63,6 @@ static void detach(struct wire_port *port)
 	free(port);
 }
 
-static bool filtered(struct wire_port *port, const struct flight *flight)
-{
-	struct memory_wire *wire = port->wire;
-	struct rc_view view;
-
-	return wire->filter && !rc_packet_parse(flight->bytes, flight->length, &view) &&
-	       !wire->filter(wire->filter_context, port, &view, wire->now);
-}
-
-static int transmit(struct wire_port *port, const struct wire_route *route,
-		    const struct rc_packet *packet, uint64_t now)
-{
-	struct memory_wire *wire = port->wire;
-	struct flight *flight = flight_new(wire);
-	struct wire_verdict verdict = {0};
-	uint8_t *to;
-
-	if (!flight) {
-		return -EAGAIN;
-	}
-	memcpy(flight->source_gid, route->source_gid, 16);
-	memcpy(flight->destination_gid, route->destination_gid, 16);
-	memcpy(flight->bytes, packet->header, packet->header_length);
-	to = flight->bytes + packet->header_length;
-	for (unsigned i = 0; i < packet->piece_count; i++) {
-		memcpy(to, packet->pieces[i].base, packet->pieces[i].length);
-		to += packet->pieces[i].length;
-	}
-	memset(to, 0, packet->pad);
-	flight->length = packet->header_length + packet->payload_length + packet->pad;
-	flight->judged = false;
-	wire->counters.sent++;
-	if (!filtered(port, flight)) {
-		wire_judge(&port->applied[MEMORY_WIRE_OUT], &port->shaper[MEMORY_WIRE_OUT],
-			   &wire->random, now > wire->now ? now : wire->now, flight->length,
-			   &verdict);
-	}
-	return forward(wire, flight, &verdict, wire->options.latency_ns) ? -EAGAIN : 0;
-}
-
 static void nothing_to_do(struct wire_port *port, uint64_t now)
 {
 	(void)port;
@@ -305,8 +80,8 @@ static void query(const struct wire_port *port, struct wire_state *state)
 
 	*state = (struct wire_state){
 		.up = port->up,
-		.addressed = true,
-		.mtu = port->wire->options.mtu,
+		.addressed = !port->addressless,
+		.mtu = port->mtu,
 		.speed_mbps = bytes * 8 / 1000000,
 	};
 }
@@ -319,7 +94,7 @@ static uint64_t port_now(const struct wire_port *port)
 const struct wire_ops memory_wire_ops = {
 	.attach = attach,
 	.detach = detach,
-	.transmit = transmit,
+	.transmit = memory_flight_send,
 	.flush = nothing_to_do,
 	.query = query,
 	.now = port_now,
@@ -401,10 +176,10 @@ static bool more_arrives(const struct memory_wire *wire, const struct wire_port 
 /* Packets that reach one port at one instant are one batch, as they would be for a NIC. */
 static void deliver_batch(struct memory_wire *wire, struct flight *flight)
 {
-	struct wire_port *port = arrive(wire, flight);
+	struct wire_port *port = memory_flight_arrive(wire, flight);
 
 	while (port && more_arrives(wire, port)) {
-		arrive(wire, event_queue_pop(&wire->queue).flight);
+		memory_flight_arrive(wire, event_queue_pop(&wire->queue).flight);
 	}
 	if (port) {
 		port->sink->run(port->context, wire->now);
@@ -479,6 +254,25 @@ void memory_wire_set_fault(struct wire_port *port, enum memory_wire_way way,
 		port->sink->event(port->context, up ? WIRE_PORT_UP : WIRE_PORT_DOWN,
 				  port->wire->now);
 	}
+}
+
+void memory_wire_set_address(struct wire_port *port, bool present)
+{
+	if (present != port->addressless) {
+		return;
+	}
+	port->addressless = !present;
+	port->sink->event(port->context, WIRE_GID_CHANGE, port->wire->now);
+}
+
+void memory_wire_set_mtu(struct wire_port *port, uint32_t mtu)
+{
+	port->mtu = mtu;
+}
+
+void memory_wire_set_echo(struct wire_port *port, uint64_t late_ns)
+{
+	port->echo_ns = late_ns;
 }
 
 void memory_wire_get_fault(const struct wire_port *port, enum memory_wire_way way,

@@ -64,6 +64,15 @@ void memory_wire_set_fault(struct wire_port *port, enum memory_wire_way way,
 void memory_wire_get_fault(const struct wire_port *port, enum memory_wire_way way,
 			   struct wire_fault *fault);
 
+/* Takes the port's address away, or gives it back. Without it nothing passes. The device is told
+ * either way (WIRE_GID_CHANGE). */
+void memory_wire_set_address(struct wire_port *port, bool present);
+/* What query reports of this port from now on. */
+void memory_wire_set_mtu(struct wire_port *port, uint32_t mtu);
+/* Each packet that the port sends from now on comes once more, `late_ns` after the first copy and
+ * after all else: it may outlive the queue pair that it was for. 0: no longer. */
+void memory_wire_set_echo(struct wire_port *port, uint64_t late_ns);
+
 /* For tests that aim at one packet: called for every packet when it is sent, before the faults.
  * false: lost. NULL: none. */
 typedef bool (*memory_wire_filter_fn)(void *context, struct wire_port *from,
