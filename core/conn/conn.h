@@ -164,6 +164,7 @@ struct sb_path {
 	struct sb_hello_port peer; /* remote */
 	int peer_port;
 	uint32_t peer_rkey;
+	bool rings;                   /* both ends' rings are registered for it: it can be used */
 	_Atomic uint32_t incarnation; /* of `qp`; 0: never built */
 	uint32_t fenced;              /* incarnations up to this one are fenced at this end */
 	struct ibv_cq *cq;

@@ -232,8 +232,13 @@ static int make_region(struct sb_connection *connection)
 				    region->bytes, SB_MEMORY_HOST, SB_MEMORY_ACCESS,
 				    &region->memory);
 	for (int i = 0; result == 0 && i < connection->path_count; i++) {
-		if (!sb_memory_on(region->memory, connection->path[i].port->device->index)) {
-			result = -ENOMEM;
+		struct sb_path *path = &connection->path[i];
+
+		path->rings = sb_memory_on(region->memory, path->port->device->index);
+		if (!path->rings) {
+			sb_warn("path %d is never used: its device has no room for the rings, or "
+				"is dead: %s",
+				i, sb_path_name(path));
 		}
 	}
 	return result;
@@ -242,8 +247,11 @@ static int make_region(struct sb_connection *connection)
 static void fill_rkeys(const struct sb_connection *connection, uint32_t *rkey)
 {
 	for (int i = 0; i < connection->path_count; i++) {
-		rkey[i] = sb_memory_rkey(connection->region.memory,
-					 connection->path[i].port->device->index);
+		const struct sb_path *path = &connection->path[i];
+
+		rkey[i] = path->rings ? sb_memory_rkey(connection->region.memory,
+						       path->port->device->index)
+				      : 0;
 	}
 }
 
@@ -252,6 +260,7 @@ static void take_region(struct sb_connection *connection, uint64_t region, const
 	connection->region.peer = region;
 	for (int i = 0; i < connection->path_count; i++) {
 		connection->path[i].peer_rkey = rkey[i];
+		connection->path[i].rings &= rkey[i] != 0;
 	}
 }
 

@@ -216,7 +216,7 @@ void sb_failback_rebuild(struct sb_connection *connection, const struct sb_contr
 	struct sb_path *path = &connection->path[message->path];
 
 	/* A SYNC that this end has not seen yet may fence what is still in use here. */
-	if (!connection->is_sender || message->path >= connection->path_count ||
+	if (!connection->is_sender || message->path >= connection->path_count || !path->rings ||
 	    message->epoch != connection->epoch || connection->sync_open || path->building) {
 		return;
 	}
@@ -418,7 +418,7 @@ static uint64_t tick_down(struct sb_connection *connection, struct sb_path *path
 	    (!connection->settings.failover && path->incarnation > 0)) {
 		return SB_NEVER;
 	}
-	if (!port_usable(path) || !path->peer_port_up) {
+	if (!path->rings || !port_usable(path) || !path->peer_port_up) {
 		return SB_NEVER;
 	}
 	if (now < build_time(connection, path) && !SB_MUTANT(NO_HOLDDOWN)) {

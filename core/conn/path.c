@@ -344,7 +344,7 @@ static int revive(struct sb_connection *connection, struct sb_path *path)
 int sb_path_build(struct sb_connection *connection, struct sb_path *path)
 {
 	bool sender = connection->is_sender;
-	int result = sb_port_refresh(path->port);
+	int result = sb_port_read(path->port);
 
 	if (result != 0) {
 		return result;

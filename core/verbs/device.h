@@ -108,6 +108,9 @@ void sb_devices_close(struct sb_device **devices, int device_count, struct sb_po
  * waits.
  */
 int sb_port_refresh(struct sb_port *port);
+/* The same but for `active`, which is only for whoever tells the connections of its changes: a
+ * change that somebody else makes would never be told. */
+int sb_port_read(struct sb_port *port);
 /* As netlink says; -ENETDOWN from sb_port_refresh() while it is false. */
 void sb_port_set_carrier(struct sb_port *port, bool carrier);
 

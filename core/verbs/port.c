@@ -123,6 +123,16 @@ int sb_port_refresh(struct sb_port *port)
 	return status;
 }
 
+int sb_port_read(struct sb_port *port)
+{
+	int status;
+
+	pthread_mutex_lock(&port->lock);
+	status = refresh(port);
+	pthread_mutex_unlock(&port->lock);
+	return status;
+}
+
 void sb_port_set_carrier(struct sb_port *port, bool carrier)
 {
 	pthread_mutex_lock(&port->lock);
