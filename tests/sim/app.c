@@ -15,13 +15,13 @@
 
 #define POISON 0xdb
 
-static uint8_t pattern(int link, uint32_t group, uint32_t index, uint64_t offset)
+/* Eight bytes of a message, from `offset`, a multiple of 8, in the order of memory. */
+static uint64_t pattern(int link, uint32_t group, uint32_t index, uint64_t offset)
 {
 	uint64_t z =
 		((uint64_t)link << 56 | (uint64_t)group << 32 | (uint64_t)index << 24) + offset / 8;
 
-	z = (z ^ (z >> 31)) * 0x9e3779b97f4a7c15u;
-	return (uint8_t)(z >> (8 * (offset % 8)));
+	return (z ^ (z >> 31)) * 0x9e3779b97f4a7c15u;
 }
 
 /* ---- plan ---- */
@@ -69,9 +69,18 @@ void app_plan(struct schedule *schedule, int link)
 	struct app *app = &schedule->link[link].app;
 	struct random *random = &schedule->random;
 
-	app->group_count = (uint32_t)random_between(random, 10, GROUPS_MAX);
-	app->slot_bytes =
-		random_chance(random, 15) ? 65536 : (size_t)random_between(random, 64, 12000);
+	bool many = random_chance(random, 4);
+
+	app->group_count = (uint32_t)(many ? random_between(random, GROUPS_MAX, GROUPS_MANY)
+					   : random_between(random, 10, GROUPS_MAX));
+	if (many) {
+		app->slot_bytes = (size_t)random_between(random, 64, 1000);
+	} else if (random_chance(random, 15)) {
+		app->slot_bytes = 65536;
+	} else {
+		app->slot_bytes = (size_t)random_between(random, 64, 12000);
+	}
+	app->pause_most = random_chance(random, 80) ? 8 * SB_MS : 60 * SB_MS;
 	app->slots = (uint32_t)random_between(random, SB_GROUP_MAX, 40);
 	app->window = (uint32_t)random_between(random, 1, 32);
 	app->groups = calloc(app->group_count, sizeof(*app->groups));
@@ -99,9 +108,14 @@ void app_start(struct schedule *schedule, int link)
 
 	for (uint32_t i = 0; i < app->group_count; i++) {
 		for (uint32_t j = 0; j < app->groups[i].count; j++) {
-			for (uint32_t k = 0; k < app->groups[i].message[j].bytes; k++) {
-				*at++ = pattern(link, i, j, k);
+			uint32_t bytes = app->groups[i].message[j].bytes;
+
+			for (uint32_t k = 0; k < bytes; k += 8) {
+				uint64_t word = pattern(link, i, j, k);
+
+				memcpy(at + k, &word, bytes - k < 8 ? bytes - k : 8);
 			}
+			at += bytes;
 		}
 	}
 	if (sb_register(self->sender.connection, app->source, app->source_bytes, SB_MEMORY_HOST,
@@ -117,8 +131,10 @@ void app_start(struct schedule *schedule, int link)
 static bool holds_pattern(const uint8_t *bytes, int link, uint32_t group, uint32_t index,
 			  uint32_t count)
 {
-	for (uint32_t k = 0; k < count; k++) {
-		if (bytes[k] != pattern(link, group, index, k)) {
+	for (uint32_t k = 0; k < count; k += 8) {
+		uint64_t word = pattern(link, group, index, k);
+
+		if (memcmp(bytes + k, &word, count - k < 8 ? count - k : 8) != 0) {
 			return false;
 		}
 	}
@@ -254,8 +270,9 @@ bool app_send(struct schedule *schedule, int link)
 		}
 		/* With a fault at a step, traffic has to last until that step comes. */
 		if (random_chance(&schedule->random, schedule->step.wanted ? 40 : 2)) {
-			app->send_pause_until = schedule_now(schedule) +
-						random_between(&schedule->random, 0, 8 * SB_MS);
+			app->send_pause_until =
+				schedule_now(schedule) +
+				random_between(&schedule->random, 0, app->pause_most);
 			break;
 		}
 	}
@@ -404,8 +421,9 @@ bool app_recv(struct schedule *schedule, int link)
 	       schedule->failure[0] == '\0' && post_receive(schedule, link)) {
 		moved = true;
 		if (random_chance(&schedule->random, 2)) {
-			app->recv_pause_until = schedule_now(schedule) +
-						random_between(&schedule->random, 0, 8 * SB_MS);
+			app->recv_pause_until =
+				schedule_now(schedule) +
+				random_between(&schedule->random, 0, app->pause_most);
 			break;
 		}
 	}

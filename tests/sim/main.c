@@ -2,6 +2,7 @@
 /*
  * conn_sim --seeds FIRST:LAST [--jobs N] [--mutant NAME]
  * conn_sim --seed N [--trace] [--mutant NAME]
+ *     --rxe            with either: the devices have the ways of Linux rxe, whatever the seed says
  * conn_sim --steps     a second fault at each step of the protocol
  * conn_sim_mutants --mutants LIMIT [NAME]     each mutant has to be noticed within that many seeds
  * Exit status: 0 no violation, 1 a violation (its seed and how to replay it are printed), 2 usage.
@@ -24,8 +25,8 @@ static void quiet(void *context, enum sb_log_level level, const char *line)
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: conn_sim --seeds FIRST:LAST [--jobs N] [--mutant NAME]\n"
-			"       conn_sim --seed N [--trace] [--mutant NAME]\n"
+	fprintf(stderr, "usage: conn_sim --seeds FIRST:LAST [--jobs N] [--rxe] [--mutant NAME]\n"
+			"       conn_sim --seed N [--trace] [--rxe] [--mutant NAME]\n"
 			"       conn_sim --steps\n"
 			"       conn_sim_mutants --mutants LIMIT [NAME]\n");
 	exit(2);
@@ -43,18 +44,20 @@ static uint64_t number(const char *text, char **end)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"seeds", required_argument, NULL, 's'},   {"seed", required_argument, NULL, 'n'},
-		{"jobs", required_argument, NULL, 'j'},    {"trace", no_argument, NULL, 't'},
-		{"steps", no_argument, NULL, 'S'},         {"mutant", required_argument, NULL, 'm'},
-		{"mutants", required_argument, NULL, 'M'}, {NULL, 0, NULL, 0}};
+	static const struct option options[] = {{"seeds", required_argument, NULL, 's'},
+						{"seed", required_argument, NULL, 'n'},
+						{"jobs", required_argument, NULL, 'j'},
+						{"trace", no_argument, NULL, 't'},
+						{"rxe", no_argument, NULL, 'r'},
+						{"steps", no_argument, NULL, 'S'},
+						{"mutant", required_argument, NULL, 'm'},
+						{"mutants", required_argument, NULL, 'M'},
+						{NULL, 0, NULL, 0}};
 	uint64_t first = 1, last = 0, jobs = 1, limit;
-	char program[256];
-	bool trace = false;
+	struct runner_ways ways = {.mutant = "", .program = argv[0]};
 	int option;
 	char *end;
 
-	snprintf(program, sizeof(program), "%s", argv[0]);
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (option) {
 		case 's':
@@ -74,17 +77,20 @@ int main(int argc, char **argv)
 			}
 			break;
 		case 't':
-			trace = true;
+			ways.trace = true;
+			break;
+		case 'r':
+			ways.rxe = true;
 			break;
 		case 'm':
 			if (mutants_choose(optarg) != 0) {
 				usage();
 			}
-			snprintf(program, sizeof(program), "%s --mutant %s", argv[0], optarg);
+			ways.mutant = optarg;
 			break;
 		case 'S':
 			sb_log_set(quiet, NULL);
-			return steps_run(trace) != 0;
+			return steps_run(ways.trace) != 0;
 		case 'M':
 			sb_log_set(quiet, NULL);
 			limit = number(optarg, &end);
@@ -93,9 +99,9 @@ int main(int argc, char **argv)
 			usage();
 		}
 	}
-	if (optind != argc || last < first || (trace && jobs > 1)) {
+	if (optind != argc || last < first || (ways.trace && jobs > 1)) {
 		usage();
 	}
 	sb_log_set(quiet, NULL);
-	return runner_run(first, last, (int)jobs, trace, program);
+	return runner_run(first, last, (int)jobs, &ways);
 }

@@ -34,6 +34,7 @@ struct worker {
 struct board {
 	_Atomic uint64_t next, done, steps;
 	uint64_t last;
+	struct runner_ways ways;
 	atomic_uint failures;
 	struct failure failure[FAILURES_MOST];
 	struct worker worker[RUNNER_JOBS_MAX];
@@ -58,7 +59,7 @@ static void limit(long seconds)
 	setitimer(ITIMER_PROF, &timer, NULL);
 }
 
-static void work(struct board *board, struct worker *self, bool trace)
+static void work(struct board *board, struct worker *self)
 {
 	static struct schedule schedule;
 
@@ -70,7 +71,8 @@ static void work(struct board *board, struct worker *self, bool trace)
 		}
 		self->seed = seed;
 		limit(SECONDS_MOST);
-		if (schedule_run(&schedule, seed, trace) != 0) {
+		schedule.rxe = board->ways.rxe;
+		if (schedule_run(&schedule, seed, board->ways.trace) != 0) {
 			record(board, seed, schedule.failure);
 		}
 		limit(0);
@@ -87,7 +89,7 @@ static int start(struct board *board, struct worker *worker)
 	worker->pid = fork();
 	if (worker->pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		work(board, worker, false);
+		work(board, worker);
 		_exit(0);
 	}
 	return worker->pid < 0 ? -errno : 0;
@@ -145,7 +147,15 @@ static int by_seed(const void *a, const void *b)
 	return first < second ? -1 : first > second;
 }
 
-static void report(struct board *board, int jobs, uint64_t begin, const char *program)
+static void print_failure(const struct runner_ways *ways, const struct failure *failure)
+{
+	printf("seed %llu: %s\n  replay: %s%s%s%s --seed %llu --trace\n",
+	       (unsigned long long)failure->seed, failure->text, ways->program,
+	       ways->mutant[0] != '\0' ? " --mutant " : "", ways->mutant, ways->rxe ? " --rxe" : "",
+	       (unsigned long long)failure->seed);
+}
+
+static void report(struct board *board, int jobs, uint64_t begin)
 {
 	double seconds = (double)(sb_clock_ns() - begin) / 1e9;
 	unsigned failures = atomic_load(&board->failures);
@@ -154,9 +164,7 @@ static void report(struct board *board, int jobs, uint64_t begin, const char *pr
 
 	qsort(board->failure, shown, sizeof(*board->failure), by_seed);
 	for (unsigned i = 0; i < shown; i++) {
-		printf("seed %llu: %s\n  replay: %s --seed %llu --trace\n",
-		       (unsigned long long)board->failure[i].seed, board->failure[i].text, program,
-		       (unsigned long long)board->failure[i].seed);
+		print_failure(&board->ways, &board->failure[i]);
 	}
 	printf("%llu schedules, %u violations, %.1f schedules/s (%d jobs, %.0f s), %llu packets "
 	       "and timers\n",
@@ -164,7 +172,7 @@ static void report(struct board *board, int jobs, uint64_t begin, const char *pr
 	       (unsigned long long)atomic_load(&board->steps));
 }
 
-int runner_run(uint64_t first, uint64_t last, int jobs, bool trace, const char *program)
+int runner_run(uint64_t first, uint64_t last, int jobs, const struct runner_ways *ways)
 {
 	struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -177,15 +185,16 @@ int runner_run(uint64_t first, uint64_t last, int jobs, bool trace, const char *
 	}
 	board->next = first;
 	board->last = last;
+	board->ways = *ways;
 	if (jobs == 1) {
-		work(board, &board->worker[0], trace);
+		work(board, &board->worker[0]);
 	} else {
 		result = run_workers(board, jobs);
 	}
 	if (result != 0) {
 		fprintf(stderr, "conn_sim: workers: %s\n", strerror(-result));
 	}
-	report(board, jobs, begin, program);
+	report(board, jobs, begin);
 	if (atomic_load(&board->failures) > 0) {
 		result = 1;
 	} else if (result != 0 || atomic_load(&board->done) != last - first + 1) {

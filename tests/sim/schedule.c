@@ -11,8 +11,7 @@
 
 #define POLL_LEAST    (1 * SB_US)
 #define POLL_MOST     (400 * SB_US)
-#define PORTS_EVERY   (100 * SB_MS) /* as the monitor does: an event may be lost */
-#define FINISH_WITHIN (20 * SB_S)   /* after the last fault, everything has arrived */
+#define FINISH_WITHIN (20 * SB_S) /* after the last fault, everything has arrived */
 #define HEARD_WITHIN  (400 * SB_MS)
 #define RETURN_WITHIN (130 * SB_S) /* and traffic is on the preferred path (hold-down included) */
 
@@ -48,188 +47,7 @@ void schedule_trace(struct schedule *schedule, const char *format, ...)
 	putchar('\n');
 }
 
-/* ---- what the ends get instead of a monitor ---- */
-
-static uint64_t io_now(void *context)
-{
-	return schedule_now(((struct end *)context)->schedule);
-}
-
-static uint32_t io_random(void *context)
-{
-	return (uint32_t)random_next(&((struct end *)context)->schedule->random);
-}
-
-static int io_send(void *context, const void *bytes, size_t n)
-{
-	return socket_send(context, bytes, n);
-}
-
-static void io_wake(void *context)
-{
-	((struct end *)context)->due = 0;
-}
-
-static const char *event_name(enum sb_event_kind kind)
-{
-	static const char *const names[] = {"suspect",  "fenced",    "sync",   "replay",
-					    "failover", "rebuild",   "proven", "failback",
-					    "all down", "peer dead", "error"};
-
-	return names[kind];
-}
-
-/* What an event says must be so. */
-static void check_event(struct end *end, const struct sb_event *event)
-{
-	struct schedule *schedule = end->schedule;
-	const struct sb_port *port =
-		event->port < 0 ? NULL : schedule->context[end->host]->ports[event->port];
-
-	switch (event->kind) {
-	case SB_EVENT_SUSPECT:
-		if (strcmp(event->cause, "its port went down") == 0 && atomic_load(&port->active) &&
-		    !faults_false_event(schedule, end->host, event->port)) {
-			schedule_fail(schedule,
-				      "link %d: path %d was blamed for another port's event",
-				      end->link, event->path);
-		}
-		if (end->is_sender && end->proven[event->path]) {
-			end->lost_at[event->path] = event->time_ns;
-			end->lost[event->path] = event->incarnation;
-		}
-		break;
-	case SB_EVENT_PROVEN:
-		if (!end->is_sender &&
-		    faults_impassable(schedule, event->port, end->rebuilt_at[event->path])) {
-			schedule_fail(schedule,
-				      "link %d: path %d is proven, but nothing can have passed",
-				      end->link, event->path);
-		}
-		end->proven[event->path] = true;
-		break;
-	case SB_EVENT_FENCED:
-		if (end->proven[event->path]) {
-			end->fenced_at[event->path] = event->time_ns;
-			end->proven[event->path] = false;
-		}
-		break;
-	case SB_EVENT_REBUILD:
-		end->rebuilt_at[event->path] = event->time_ns;
-		if (end->fenced_at[event->path] != 0 &&
-		    event->time_ns - end->fenced_at[event->path] < schedule->settings.holddown) {
-			schedule_fail(schedule, "link %d: path %d is rebuilt within its hold-down",
-				      end->link, event->path);
-		}
-		break;
-	case SB_EVENT_FAILOVER:
-	case SB_EVENT_FAILBACK:
-		if (!sb_path_up(&end->connection->path[event->path])) {
-			schedule_fail(schedule,
-				      "link %d: %s is said to go on on path %d, which is not up",
-				      end->link, event->is_sender ? "the sender" : "the receiver",
-				      event->path);
-		}
-		break;
-	case SB_EVENT_ERROR:
-		schedule_fail(schedule, "link %d: a false error: %s", end->link,
-			      sb_connection_error(end->connection));
-		break;
-	default:
-		break;
-	}
-}
-
-static void io_event(void *context, const struct sb_event *event)
-{
-	struct end *end = context;
-
-	schedule_trace(end->schedule, "link %d %s: %s path %d incarnation %u epoch %u count %u: %s",
-		       end->link, event->is_sender ? "sender" : "receiver", event_name(event->kind),
-		       event->path, event->incarnation, event->epoch, event->count, event->cause);
-	steps_event(end->schedule, event);
-	check_event(end, event);
-}
-
-static void open_end(struct schedule *schedule, struct end *end, int link, int host, bool is_sender)
-{
-	const struct sb_connection_io io = {.context = end,
-					    .now = io_now,
-					    .random = io_random,
-					    .oob_send = io_send,
-					    .wake = io_wake,
-					    .event = io_event};
-	struct sb_connection_parts parts = schedule->context[host]->parts;
-	int result;
-
-	end->host = host;
-	parts.settings = schedule->settings;
-	result = sb_connection_create(&parts, link % schedule->rails, is_sender, 1 + (uint64_t)link,
-				      &io, "peer", &end->connection);
-	if (result != 0) {
-		schedule_fail(schedule, "link %d: no connection: %d", link, result);
-	}
-}
-
-/* ---- ports ---- */
-
-void schedule_ports_changed(struct schedule *schedule)
-{
-	/* Now and then the event is lost and only the poll finds out. */
-	if (!random_chance(&schedule->random, 15)) {
-		schedule->next_events = 0;
-	}
-}
-
-static void tell_port(struct schedule *schedule, int host, struct sb_port *port,
-		      enum sb_port_change change)
-{
-	for (int i = 0; i < schedule->link_count; i++) {
-		struct end *end = schedule->link[i].sender.host == host
-					  ? &schedule->link[i].sender
-					  : &schedule->link[i].receiver;
-
-		if (end->connection != NULL) {
-			sb_connection_port_event(end->connection, port, change);
-		}
-	}
-}
-
-static void look_at_ports(struct schedule *schedule)
-{
-	for (int host = 0; host < HOSTS; host++) {
-		struct sb_context *context = schedule->context[host];
-		struct sb_device_event event;
-
-		for (int i = 0; i < context->device_count; i++) {
-			while (sb_device_next_event(context->devices[i], &event) == 0) {
-			}
-		}
-		for (int i = 0; i < context->port_count; i++) {
-			struct sb_port *port = context->ports[i];
-			bool before = atomic_load(&port->active);
-			bool after = sb_port_refresh(port) == 0;
-
-			if (before != after) {
-				tell_port(schedule, host, port,
-					  after ? SB_PORT_CAME_UP : SB_PORT_WENT_DOWN);
-			}
-		}
-	}
-	schedule->next_events = schedule_now(schedule) + PORTS_EVERY;
-}
-
 /* ---- the loop ---- */
-
-static bool observe(void *context, const struct sim_world_store *store)
-{
-	struct schedule *schedule = context;
-
-	if (store->kind == SIM_STORE_WRITE) {
-		app_observe(schedule, (int)store->host, (uintptr_t)store->memory, store->length);
-	}
-	return true;
-}
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -310,7 +128,7 @@ static void act(struct schedule *schedule, bool with_apps)
 
 	faults_apply(schedule, now);
 	if (schedule->next_events <= now) {
-		look_at_ports(schedule);
+		ports_look(schedule);
 	}
 	for (int i = 0; i < schedule->link_count && schedule->failure[0] == '\0'; i++) {
 		struct link *link = &schedule->link[i];
@@ -369,13 +187,27 @@ static bool all_arrived(const struct schedule *schedule)
 	return true;
 }
 
+/* The first path whose devices both live; -1: none. */
+static int preferred_path(const struct link *link)
+{
+	for (int i = 0; i < link->receiver.connection->path_count; i++) {
+		const struct sb_port *here = link->receiver.connection->path[i].port;
+		const struct sb_port *there = link->sender.connection->path[i].port;
+
+		if (!atomic_load(&here->device->fatal) && !atomic_load(&there->device->fatal)) {
+			return i;
+		}
+	}
+	return -1;
+}
+
 static bool all_returned(const struct schedule *schedule)
 {
 	for (int i = 0; i < schedule->link_count; i++) {
 		struct sb_connection_info info;
 
 		sb_connection_info(schedule->link[i].receiver.connection, &info);
-		if (info.active != 0) {
+		if (info.active != preferred_path(&schedule->link[i])) {
 			return false;
 		}
 	}
@@ -383,62 +215,6 @@ static bool all_returned(const struct schedule *schedule)
 }
 
 /* ---- one schedule ---- */
-
-static void set_up(struct schedule *schedule)
-{
-	struct random *random = &schedule->random;
-	struct sim_world_options options = {
-		.flush_on_port_down = random_chance(random, 30),
-		.bytes_per_second = random_chance(random, 50)
-					    ? 0
-					    : random_between(random, 50000000, 2000000000),
-		.latency_ns = random_between(random, 500, 20000),
-	};
-	const struct sb_verbs verbs = SB_VERBS_LINKED;
-	const struct sb_options context_options = {.failover = 1};
-
-	schedule->rails = (int)random_between(random, 2, RAILS_MAX);
-	schedule->link_count = (int)random_between(random, 1, LINKS_MAX);
-	schedule->settings = (struct sb_connection_settings){
-		.failover = 1,
-		.spread = random_chance(random, 20),
-		.send_ack = random_chance(random, 25),
-		.stall = random_between(random, 2 * SB_MS, 20 * SB_MS),
-		.holddown = random_between(random, 0, 30 * SB_MS),
-		.all_down_timeout = 60 * SB_S,
-		.connect_timeout = 30 * SB_S,
-	};
-	if (sim_world_create(random_next(random), HOSTS, (uint32_t)schedule->rails, &options,
-			     &schedule->world) != 0) {
-		schedule_fail(schedule, "no world");
-		return;
-	}
-	sim_world_observe(schedule->world, observe, schedule);
-	for (int host = 0; host < HOSTS; host++) {
-		int result;
-
-		sim_world_enter(schedule->world, (uint32_t)host);
-		result = sb_context_open_manual(&verbs, &context_options, &schedule->context[host]);
-		if (result != 0) {
-			schedule_fail(schedule, "host %d: no context: %d", host, result);
-			return;
-		}
-	}
-	for (int i = 0; i < schedule->link_count; i++) {
-		struct link *link = &schedule->link[i];
-
-		link->sender = (struct end){.schedule = schedule,
-					    .link = i,
-					    .is_sender = true,
-					    .peer = &link->receiver};
-		link->receiver =
-			(struct end){.schedule = schedule, .link = i, .peer = &link->sender};
-		app_plan(schedule, i);
-		open_end(schedule, &link->receiver, i, (i + 1) % HOSTS, false);
-		open_end(schedule, &link->sender, i, i % HOSTS, true);
-		link->send_gap = link->recv_gap = POLL_LEAST;
-	}
-}
 
 static void run(struct schedule *schedule)
 {
@@ -479,50 +255,18 @@ static void run(struct schedule *schedule)
 	}
 }
 
-static void tear_down(struct schedule *schedule)
-{
-	for (int i = 0; i < schedule->link_count; i++) {
-		struct link *link = &schedule->link[i];
-		struct end *ends[] = {&link->sender, &link->receiver};
-
-		for (int k = 0; k < 2; k++) {
-			if (ends[k]->connection == NULL) {
-				continue;
-			}
-			if (k == 0 ? link->app.source_memory != NULL
-				   : link->app.arena_memory != NULL) {
-				sb_deregister(ends[k]->connection, k == 0 ? link->app.source_memory
-									  : link->app.arena_memory);
-			}
-			sb_connection_shutdown(ends[k]->connection);
-			sb_connection_destroy(ends[k]->connection);
-			ends[k]->connection = NULL;
-		}
-		socket_free(&link->sender.in);
-		socket_free(&link->receiver.in);
-		app_free(&link->app);
-	}
-	for (int host = 0; host < HOSTS; host++) {
-		sb_context_close(schedule->context[host]);
-	}
-	if (schedule->world != NULL) {
-		if (sim_world_destroy(schedule->world) != 0) {
-			schedule_fail(schedule, "verbs objects are left after the close");
-		}
-		sim_world_enter(NULL, 0);
-	}
-}
-
 int schedule_run(struct schedule *schedule, uint64_t seed, bool trace)
 {
 	struct step step = schedule->step;
+	bool rxe = schedule->rxe;
 
-	*schedule = (struct schedule){.seed = seed, .trace = trace, .random = {seed}, .step = step};
+	*schedule = (struct schedule){
+		.seed = seed, .trace = trace, .random = {seed}, .step = step, .rxe = rxe};
 	schedule->step.hit = false;
-	set_up(schedule);
+	schedule_set_up(schedule);
 	if (schedule->failure[0] == '\0') {
 		run(schedule);
 	}
-	tear_down(schedule);
+	schedule_tear_down(schedule);
 	return schedule->failure[0] != '\0';
 }

@@ -6,13 +6,17 @@ target_link_libraries(conn_sim PRIVATE switchback_static sim_static)
 set_target_properties(conn_sim PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 if(SB_SANITIZE)
   set(CONN_SIM_SEEDS 1:300)
+  set(CONN_SIM_RXE_SEEDS 1:100)
 else()
   set(CONN_SIM_SEEDS 1:20000)
+  set(CONN_SIM_RXE_SEEDS 1:3000)
 endif()
 add_test(NAME conn_sim_steps COMMAND conn_sim --steps)
 set_tests_properties(conn_sim_steps PROPERTIES TIMEOUT 300 LABELS simulation)
 add_test(NAME conn_sim COMMAND conn_sim --seeds ${CONN_SIM_SEEDS})
 set_tests_properties(conn_sim PROPERTIES TIMEOUT 900 LABELS simulation)
+add_test(NAME conn_sim_rxe COMMAND conn_sim --rxe --seeds ${CONN_SIM_RXE_SEEDS})
+set_tests_properties(conn_sim_rxe PROPERTIES TIMEOUT 900 LABELS simulation)
 
 # The same, with the protocol compiled so that it can be broken (core/util/mutant.h).
 file(GLOB MUTANT_SOURCES CONFIGURE_DEPENDS ../core/util/*.c ../core/verbs/*.c ../core/link/*.c ../core/topo/*.c

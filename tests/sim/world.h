@@ -49,7 +49,8 @@ void socket_deliver(struct end *to, uint64_t now);
 void socket_free(struct socket_way *way);
 
 /* ---- app.c: what the two programs do, and what must hold ---- */
-#define GROUPS_MAX 128
+#define GROUPS_MAX  128 /* of most schedules */
+#define GROUPS_MANY 700 /* of some: the rings come round */
 struct message {
 	size_t offset; /* in the sender's source */
 	uint32_t bytes;
@@ -81,7 +82,7 @@ struct app {
 	bool *slot_open;                   /* a receive is open on it */
 	uint32_t *slot_group, *slot_index; /* whose it is or was last */
 	struct sb_memory *source_memory, *arena_memory;
-	uint64_t send_pause_until, recv_pause_until;
+	uint64_t send_pause_until, recv_pause_until, pause_most;
 };
 void app_plan(struct schedule *schedule, int link);
 void app_start(struct schedule *schedule, int link);
@@ -102,8 +103,13 @@ enum fault_kind {
 	FAULT_DUPLICATE,
 	FAULT_REORDER,
 	FAULT_CORRUPT,
+	FAULT_SLOW,
 	FAULT_FALSE_EVENT, /* the program is told that a healthy port went down, then up */
 	FAULT_SLOW_SOCKET,
+	FAULT_ADDRESS, /* taken away; its GID comes back at another index */
+	FAULT_MTU,     /* down, and back with another MTU */
+	FAULT_ECHO,    /* packets come once more, much later */
+	FAULT_DIE,     /* the device, for good */
 	FAULT_KINDS
 };
 struct fault {
@@ -161,8 +167,15 @@ struct link {
 	struct app app;
 	uint64_t next_send, next_recv, send_gap, recv_gap;
 };
+/* What a host's monitor knows of a port. */
+struct port_view {
+	bool active;
+	union ibv_gid gid;
+	int gid_index;
+};
 struct schedule {
 	uint64_t seed;
+	bool rxe; /* the ways of Linux rxe, whatever the seed says */
 	struct random random;
 	struct sim_world *world;
 	int rails, link_count;
@@ -171,7 +184,10 @@ struct schedule {
 	struct fault fault[FAULTS_MAX];
 	int fault_count;
 	struct step step;
+	struct port_view port[HOSTS][RAILS_MAX];
 	uint64_t next_events; /* when ports are looked at next */
+	bool events_lost;     /* those that wait are not seen */
+	int die_rail;         /* only devices of this rail may die */
 	struct sb_connection_settings settings;
 	bool trace;
 	uint64_t steps;
@@ -180,10 +196,15 @@ struct schedule {
 
 /* ---- runner.c: many seeds ---- */
 #define RUNNER_JOBS_MAX 256
+struct runner_ways {
+	bool trace, rxe;
+	const char *mutant; /* chosen already; "" */
+	const char *program;
+};
 /* Runs every seed from `first` to `last`, in `jobs` processes (1: in this one), and prints the
- * violations, how to replay each with `program`, and one line of summary. Returns the exit status:
- * 0 no violation, 1 some, 2 it could not be run. */
-int runner_run(uint64_t first, uint64_t last, int jobs, bool trace, const char *program);
+ * violations, how to replay each, and one line of summary. Returns the exit status: 0 no violation,
+ * 1 some, 2 it could not be run. */
+int runner_run(uint64_t first, uint64_t last, int jobs, const struct runner_ways *ways);
 
 /* ---- mutants.c: every way to break the protocol has to be noticed ---- */
 /* `only`: the name of one, or NULL. */
@@ -198,7 +219,22 @@ void schedule_fail(struct schedule *schedule, const char *format, ...)
 void schedule_trace(struct schedule *schedule, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 uint64_t schedule_now(const struct schedule *schedule);
-/* Ports of a host are looked at soon. */
-void schedule_ports_changed(struct schedule *schedule);
+
+/* ---- ports.c: what a host's monitor knows of its ports ---- */
+void ports_begin(struct schedule *schedule, int host);
+/* Something happened to a port: events wait, most of the time. */
+void ports_changed(struct schedule *schedule);
+/* Events are read and all ports looked at. */
+void ports_look(struct schedule *schedule);
+/* Every connection of the host is told. */
+void ports_tell(struct schedule *schedule, int host, struct sb_port *port,
+		enum sb_port_change change);
+
+/* ---- ends.c ---- */
+void end_open(struct schedule *schedule, struct end *end, int link, int host, bool is_sender);
+
+/* ---- setup.c ---- */
+void schedule_set_up(struct schedule *schedule);
+void schedule_tear_down(struct schedule *schedule);
 
 #endif
