@@ -1,5 +1,6 @@
 # Sourced by the scripts that need packages: install_packages build|test|demo … installs what is missing.
-# Works as root or with sudo, on Debian and Ubuntu; says what to install where it can do neither.
+# Works as root or with sudo, on Debian and Ubuntu; says what to install where it can do neither, or where
+# SWITCHBACK_NO_INSTALL is set.
 
 packages_build="build-essential cmake ninja-build pkg-config libibverbs-dev libnl-3-dev libnl-route-3-dev
 	libexpat1-dev libisal-dev libjansson-dev libcmocka-dev"
@@ -18,6 +19,10 @@ install_packages() {
 		dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'install ok installed' || missing+=" $name"
 	done
 	[ -n "$missing" ] || return 0
+	if [ -n "${SWITCHBACK_NO_INSTALL:-}" ]; then
+		echo "missing packages:$missing; nothing is installed, as asked" >&2
+		exit 2
+	fi
 	if [ "$(id -u)" != 0 ]; then
 		if ! command -v sudo >/dev/null; then
 			echo "missing packages:$missing; install them as root" >&2

@@ -20,10 +20,10 @@ usage() {
 	  --kernel VERSION   beginning of a kernel version, such as 6.12; the newest backport without it
 	  --memory MB        default 2048
 	  --cpus N           default: this machine's, at most 4
-	  --timeout SECONDS  default 900; exit status 124 when it passes
+	  --timeout SECONDS  for the command, default 900; exit status 124 when it passes
 	  --console FILE     the guest's console is kept there
 	  --prepare          only fetches what is needed
-	Exit status 125: the guest did not start, or died while the command ran; 2: usage or environment.
+	Exit status 125: no guest started; 123: it died while the command ran; 2: usage or environment.
 	END
 }
 
@@ -33,6 +33,8 @@ die() {
 }
 
 kernel_wanted='' memory=2048 cpus='' limit=900 output='' console='' prepare=no
+
+boot_limit=${SWITCHBACK_VM_BOOT_LIMIT:-120} # seconds that a guest may take to the command, on a busy machine without KVM
 
 number() { [[ $2 =~ ^[1-9][0-9]{0,6}$ ]] || die "$1 '$2': a number is wanted"; }
 
@@ -99,6 +101,22 @@ job_write() {
 	} >"$work/share/job"
 }
 
+# Ends a guest whose command has not begun in time, or has taken longer than it may.
+guest_watch() {
+	local begin=$SECONDS nap
+	exec {nap}<> <(:)
+	until [ -f "$work/share/started" ] || [ $((SECONDS - begin)) -ge "$boot_limit" ]; do
+		read -r -t 0.2 -u "$nap" || true
+	done
+	if [ -f "$work/share/started" ]; then
+		read -r -t "$limit" -u "$nap" || true
+		: >"$work/late"
+	fi
+	kill "$1" 2>/dev/null || true
+	read -r -t 5 -u "$nap" || true
+	kill -KILL "$1" 2>/dev/null || true
+}
+
 # Starts the guest and waits for its end; 0 when it ended by itself.
 guest_run() {
 	local -a accel=(-accel "tcg,thread=multi" -cpu "max,la57=off") extra=()
@@ -118,7 +136,7 @@ guest_run() {
 	exec 8>"$work/1" 9>"$work/2"
 	local status=0
 	# In the background and waited for, so that a signal ends the guest at once.
-	timeout --foreground -k 5 "$limit" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 \
+	qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot -M q35 \
 		"${accel[@]}" -smp "$cpus" -m "$memory" -kernel "$kernel/vmlinuz" -initrd "$kernel/initramfs" \
 		-append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr no_timer_check tsc=reliable random.trust_cpu=on" \
 		-device virtio-rng-pci -monitor none -serial "file:$work/console" \
@@ -128,8 +146,13 @@ guest_run() {
 		-virtfs "local,path=$work/share,mount_tag=share,security_model=none" \
 		"${extra[@]}" </dev/null >"$work/qemu" 2>&1 &
 	guest=$!
+	guest_watch "$guest" 8>&- 9>&- &
+	watch=$!
 	wait "$guest" || status=$?
 	guest=''
+	kill "$watch" 2>/dev/null || true
+	wait "$watch" 2>/dev/null || true
+	watch=''
 	exec 8>&- 9>&-
 	# shellcheck disable=SC2086 # two numbers
 	wait $readers || true
@@ -139,10 +162,11 @@ guest_run() {
 }
 
 clean_up() {
-	if [ -n "$guest" ]; then
-		kill "$guest" 2>/dev/null || true
-		wait "$guest" 2>/dev/null || true
-	fi
+	local child
+	for child in $watch $guest; do
+		kill "$child" 2>/dev/null || true
+		wait "$child" 2>/dev/null || true
+	done
 	rm -rf "$work"
 }
 
@@ -158,7 +182,7 @@ main() {
 	install_packages vm
 	kernel_get
 	[ "$prepare" = no ] || return 0
-	guest=''
+	guest='' watch=''
 	work=$(mktemp -d "${TMPDIR:-/tmp}/switchback-vm.XXXXXX")
 	trap clean_up EXIT
 	trap 'exit 130' INT
@@ -172,17 +196,17 @@ main() {
 		if [ -f "$work/share/status" ]; then
 			exit "$(cat "$work/share/status")"
 		fi
-		if [ "$status" = 124 ] || [ "$status" = 137 ]; then
-			guest_failed "the guest ran longer than $limit seconds"
+		if [ -f "$work/late" ]; then
+			guest_failed "the command ran longer than $limit seconds"
 			exit 124
 		fi
-		if [ -f "$work/share/started" ] || [ "$attempt" = 2 ]; then
-			break
+		if [ -f "$work/share/started" ]; then
+			guest_failed "the guest died while the command ran (QEMU's status $status)"
+			exit 123
 		fi
 		# Emulation loses a guest in early boot now and then; nothing of the command has run yet.
-		guest_failed "the guest died before the command began: once more"
+		guest_failed "the guest died before the command began (QEMU's status $status)$([ "$attempt" = 2 ] || echo ": once more")"
 	done
-	guest_failed "the guest died$([ ! -f "$work/share/started" ] || echo " while the command ran") (QEMU's status $status)"
 	exit 125
 }
 

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source netns/install.sh
 
-quick=0 install=1 build=build
+quick=0 install=1 build=build vm_minutes=8
 for argument; do
 	case $argument in
 	--quick) quick=1 ;;
@@ -17,7 +17,11 @@ for argument; do
 	*) build=$argument ;;
 	esac
 done
-[ $install = 0 ] || install_packages build test demo
+if [ $install = 1 ]; then
+	install_packages build test demo
+else
+	export SWITCHBACK_NO_INSTALL=1
+fi
 
 configure_and_build() { # FOLDER CMAKE_ARGUMENTS…
 	local folder=$1; shift
@@ -36,14 +40,16 @@ run_tests() { # FOLDER CTEST_ARGUMENTS…
 
 failures=()
 echo "== build"
-configure_and_build "$build"
+configure_and_build "$build" -DSB_VM_TESTS=ON
 echo "== formatting and static analysis"
 tests/lint.sh "$build" || failures+=("formatting and static analysis")
 echo "== tests"
-run_tests "$build"
+run_tests "$build" -LE rxe
+echo "== tests on the kernel's rxe, in a QEMU guest where this kernel has none; $vm_minutes minutes at most"
+SWITCHBACK_VM_UNTIL=$(($(date +%s) + vm_minutes * 60)) run_tests "$build" -L rxe
 if [ $quick = 0 ]; then
 	echo "== build with ASan and UBSan"
-	configure_and_build "$build-asan" -DCMAKE_BUILD_TYPE=Debug -DSB_SANITIZE=address,undefined
+	configure_and_build "$build-asan" -DSB_VM_TESTS=OFF -DCMAKE_BUILD_TYPE=Debug -DSB_SANITIZE=address,undefined
 	echo "== tests with ASan and UBSan (the model is the same program in both builds: not again)"
 	run_tests "$build-asan" -LE model
 fi

@@ -3,22 +3,43 @@
 # Runs a test of vm.list against the kernel's rxe: here if this kernel has one that works in
 # namespaces, else in the guest of netns/vm.sh.
 #   on_rxe.sh BUILD_FOLDER NAME
+# SWITCHBACK_VM_UNTIL, in seconds since 1970, bounds all such tests together: what does not come to its
+# end by then was not run, and says so. A guest that can't be had is no failure of a test either.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 BUILD=$(cd "$1" && pwd)
 export BUILD
-read -r name limit command <<<"$(grep "^$2 " "$here/vm.list")"
+
+skip() {
+	echo "skipped: $*"
+	exit 77
+}
+
+# At most $1 seconds, less where the time for all is short: sets `seconds`.
+bounded() {
+	local left=$((${SWITCHBACK_VM_UNTIL:-9999999999} - $(date +%s)))
+	seconds=$(($1 < left ? $1 : left))
+	[ "$seconds" -gt 0 ] || skip "the time that is set for tests in a guest is used up"
+}
+
+read -r name limit command <<<"$(grep "^$2 " "${SWITCHBACK_VM_LIST:-$here/vm.list}")"
 if [ -z "$name" ]; then
 	echo "vm.list has no test '$2'" >&2
 	exit 2
 fi
 cd "$top" || exit 2
-if netns/has_rxe.sh; then
-	exec timeout "$limit" bash -c "$command"
-fi
-netns/vm.sh --prepare || {
-	echo "skipped: no rxe here, and no guest can be made (above)"
-	exit 77
-}
-exec netns/vm.sh --timeout "$((limit + 60))" -- bash -c "$command"
+reason=$(netns/has_rxe.sh) && exec timeout "$limit" bash -c "$command"
+echo "$reason"
+
+bounded 600
+reason=$(timeout "$seconds" netns/vm.sh --prepare 2>&1) ||
+	skip "no rxe here, and no guest can be made in $seconds s: $(tail -n 3 <<<"$reason" | paste -sd' ')"
+bounded "$limit"
+netns/vm.sh --timeout "$seconds" -- bash -c "$command"
+status=$?
+case $status in
+124) [ "$seconds" = "$limit" ] || skip "it did not come to its end in what was left of the time for tests in a guest, $seconds s" ;;
+125) skip "no rxe here, and a guest doesn't start (above)" ;;
+esac
+exit $status
