@@ -21,8 +21,8 @@ usage() {
 	       rails.sh exec HOST COMMAND [ARGUMENT…]
 	each with [--name NAME] before it: several sets of rails side by side, default "sb"
 	PORTS: railR, hostH.railR, hostH or all
-	FAULT: down (the default), port-down, blocked, blackhole, loss=P, delay=T, duplicate=P, reorder=P,
-	       corrupt=P, rate=R; P is 1% or 0.01, T is 5ms, R is 100mbit
+	FAULT: down (the default), port-down, blocked, no-address, no-device, blackhole, loss=P, delay=T,
+	       duplicate=P, reorder=P, corrupt=P, rate=R; P is 1% or 0.01, T is 5ms, R is 100mbit
 	END
 }
 

@@ -46,7 +46,7 @@ chance_parse() {
 fault_parse() {
 	local how=$1 value=${1#*=}
 	case $how in
-	down | port-down | blocked) echo "$how -" ;;
+	down | port-down | blocked | no-address | no-device) echo "$how -" ;;
 	blackhole) echo "loss 1000000" ;;
 	duplicate | reorder | corrupt) echo "$how 100000" ;;
 	loss=* | duplicate=* | reorder=* | corrupt=*)
@@ -60,8 +60,8 @@ fault_parse() {
 		[[ $value =~ ^[0-9]+(kbit|mbit|gbit)$ ]] || die "cut: rate=$value: a rate such as 100mbit is wanted"
 		echo "rate $value"
 		;;
-	*) die "cut: --how '$how': down, port-down, blocked, blackhole, loss=P, delay=T, duplicate=P, reorder=P," \
-		"corrupt=P or rate=R is wanted" ;;
+	*) die "cut: --how '$how': down, port-down, blocked, no-address, no-device, blackhole, loss=P, delay=T," \
+		"duplicate=P, reorder=P, corrupt=P or rate=R is wanted" ;;
 	esac
 }
 
@@ -191,6 +191,25 @@ work_do() {
 	ip_work=() bridge_work=() hook_work=()
 }
 
+# The RDMA device goes, its netdev stays.
+device_remove() {
+	[ ! -f "$state/no-device.$1.$2" ] || return 0
+	case $device in
+	rxe) rdma link del "$(device_name "$1" "$2")" ;;
+	sim) "$(switchback_command)" fabric cut "$name" "host$1.rail$2" --how die ;;
+	none) die "cut: no-device: these rails have no devices (up --device sim or rxe)" ;;
+	esac
+	: >"$state/no-device.$1.$2"
+}
+
+device_restore() {
+	case $device in
+	rxe) rxe_make_one "$1" "$2" ;;
+	sim) "$(switchback_command)" fabric restore "$name" "host$1.rail$2" ;;
+	esac
+	rm "$state/no-device.$1.$2"
+}
+
 cut_port() {
 	local host=$1 rail=$2 key=$3 value=$4 way=$5 far
 	case $key in
@@ -205,6 +224,12 @@ cut_port() {
 		bridge_later "$fab" "link set dev $(fab_port "$host" "$rail") state 0"
 		: >"$state/blocked.$host.$rail"
 		;;
+	no-address)
+		[ ! -f "$state/no-address.$host.$rail" ] || return 0
+		ip_later "$(host_ns "$host")" "addr del $(rail_address "$host" "$rail")/24 dev rail$rail"
+		: >"$state/no-address.$host.$rail"
+		;;
+	no-device) device_remove "$host" "$rail" ;;
 	*)
 		if [ "$way" != in ]; then
 			read -r -a far <<<"$(hook "$host" "$rail" out)"
@@ -243,8 +268,8 @@ rails_cut() {
 	esac
 	fault=$(fault_parse "$how")
 	case $how-$way in
-	down-both | port-down-both | blocked-both) ;;
-	down-* | port-down-* | blocked-*) die "cut: $how is for both ways" ;;
+	down-both | port-down-both | blocked-both | no-address-both | no-device-both) ;;
+	down-* | port-down-* | blocked-* | no-address-* | no-device-*) die "cut: $how is for both ways" ;;
 	esac
 	list=$(ports_parse "$ports")
 	while read -r host rail; do
@@ -268,6 +293,10 @@ restore_port() {
 		# The route went away with the link.
 		ip_later "$fab" "route replace $(rail_address "$host" "$rail")/32 dev ${far[1]}"
 	fi
+	if [ -f "$state/no-address.$host.$rail" ]; then
+		ip_later "${near[0]}" "addr add $(rail_address "$host" "$rail")/24 dev ${near[1]}"
+		rm "$state/no-address.$host.$rail"
+	fi
 	if [ -f "$state/blocked.$host.$rail" ]; then
 		bridge_later "$fab" "link set dev ${far[1]} state 3"
 		rm "$state/blocked.$host.$rail"
@@ -282,6 +311,9 @@ rails_restore() {
 		restore_port "$host" "$rail"
 	done <<<"$list"
 	work_do
+	while read -r host rail; do
+		[ ! -f "$state/no-device.$host.$rail" ] || device_restore "$host" "$rail"
+	done <<<"$list"
 }
 
 hook_describe() {
@@ -304,7 +336,9 @@ status_port() {
 		read -r -a ends <<<"$(hook "$host" "$rail" "$way")"
 		words+=("$(hook_describe "${ends[@]}" "$way")")
 	done
-	[ ! -f "$state/blocked.$host.$rail" ] || words+=(blocked)
+	for way in blocked no-address no-device; do
+		[ ! -f "$state/$way.$host.$rail" ] || words+=("$way")
+	done
 	faults=$(printf '%s\n' "${words[@]}" | sed '/^$/d' | paste -sd, | sed 's/,/, /g')
 	case $device in
 	rxe) made=$(device_name "$host" "$rail") ;;

@@ -228,17 +228,22 @@ rxe_gid_index() {
 	return 1
 }
 
+rxe_make_one() {
+	local host=$1 rail=$2 made
+	made=$(device_name "$host" "$rail")
+	if ! ip netns exec "$(host_ns "$host")" rdma link add "$made" type rxe netdev "rail$rail"; then
+		die "cannot make the rxe device $made (module rdma_rxe, and on kernels up to 6.12" \
+			"crc32_generic); netns/vm.sh runs a kernel that has it"
+	fi
+	wait_for rxe_gid_index "$host" "$rail" ||
+		die "the rxe device $made got no GID of $(rail_address "$host" "$rail")"
+}
+
 rxe_make() {
-	local host rail made
+	local host rail
 	for ((host = 0; host < hosts; host++)); do
 		for ((rail = 0; rail < rails; rail++)); do
-			made=$(device_name "$host" "$rail")
-			if ! ip netns exec "$(host_ns "$host")" rdma link add "$made" type rxe netdev "rail$rail"; then
-				die "up: cannot make the rxe device $made (module rdma_rxe, and on kernels up to 6.12" \
-					"crc32_generic); netns/vm.sh runs a kernel that has it"
-			fi
-			wait_for rxe_gid_index "$host" "$rail" ||
-				die "up: the rxe device $made got no GID of $(rail_address "$host" "$rail")"
+			rxe_make_one "$host" "$rail"
 		done
 	done
 }

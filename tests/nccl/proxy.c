@@ -7,6 +7,7 @@
  *
  * proxy PLUGIN VERBS_LIBRARY VERSION [--comms N] [--seconds S] [--faults KIND] [--period S]
  *       [--virtual] [--kill | --no-failover PORTS:FAULT[:WAY]] [--verbose]
+ *       [--netns NAME --fault-command COMMAND]
  * Exit status: 0 all data right and no error seen, 1 otherwise, 2 usage.
  */
 #include "proxy.h"
@@ -22,6 +23,7 @@
 
 #define START_PATIENCE 90.0
 #define GAP_MOST       20.0 /* seconds that no stream may stand still */
+#define COMMAND_FAULTS 2
 #define STOP_PATIENCE  60.0
 #define REASONS_MOST   3    /* found out itself, told by the peer, its retries were over first */
 #define CUT_PATIENCE   30.0 /* until both ranks know of a cut that is final */
@@ -31,7 +33,9 @@ static int usage(const char *program)
 	fprintf(stderr,
 		"usage: %s PLUGIN VERBS_LIBRARY VERSION [--comms N] [--seconds S]\n"
 		"       [--faults none|down|blackhole|oneway|die|all] [--period S]\n"
-		"       [--virtual] [--kill | --no-failover PORTS:FAULT[:WAY]] [--verbose]\n",
+		"       [--virtual] [--kill | --no-failover PORTS:FAULT[:WAY]] [--verbose]\n"
+		"       [--netns NAME --fault-command COMMAND]\n"
+		"VERBS_LIBRARY - is the system's\n",
 		program);
 	return 2;
 }
@@ -67,9 +71,18 @@ static bool parse(int argc, char **argv, struct proxy_options *options)
 			options->final_cut = value, i++;
 		} else if (strcmp(argv[i], "--period") == 0) {
 			options->period = atof(value), i++;
+		} else if (strcmp(argv[i], "--netns") == 0) {
+			options->netns = value, i++;
+		} else if (strcmp(argv[i], "--fault-command") == 0) {
+			options->faulter = value, i++;
 		} else {
 			return false;
 		}
+	}
+	if ((options->netns == NULL) != (options->faulter == NULL) ||
+	    (options->netns != NULL && (options->virtual_device || options->final_cut != NULL ||
+					strcmp(options->faults, "die") == 0))) {
+		return false; /* what only the fabric can do */
 	}
 	return options->comms >= 1 && options->comms <= PROXY_COMMS_MAX && options->seconds > 0 &&
 	       options->period > 0;
@@ -137,6 +150,40 @@ static bool await_start(struct run *run)
 	return true;
 }
 
+/* "cut PORTS --how HOW --way WAY" or "restore PORTS". */
+static void command(struct run *run, const char *words)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line), "%s %s", run->options->faulter, words);
+	if (system(line) != 0) {
+		kill_ranks(run);
+		CHECK(false, "'%s' succeeds", line);
+	}
+}
+
+static void fault(struct run *run, const char *ports, const char *how, const char *way)
+{
+	char words[128];
+
+	if (run->options->netns == NULL) {
+		fixture_fault(ports, how, way);
+		return;
+	}
+	snprintf(words, sizeof(words), "cut %s --how %s --way %s", ports, how,
+		 way == NULL ? "both" : way);
+	command(run, words);
+}
+
+static void restore(struct run *run)
+{
+	if (run->options->netns == NULL) {
+		fixture_restore("all");
+	} else {
+		command(run, "restore all");
+	}
+}
+
 static void cut(struct run *run)
 {
 	static const char *const rails[] = {"rail0", "rail1"};
@@ -145,14 +192,14 @@ static void cut(struct run *run)
 	const char *kind = run->options->faults;
 
 	if (strcmp(kind, "oneway") == 0) {
-		fixture_fault(ports[run->faults % 4], "blackhole", run->faults % 3 ? "in" : "out");
+		fault(run, ports[run->faults % 4], "blackhole", run->faults % 3 ? "in" : "out");
 	} else if (strcmp(kind, "die") == 0) {
 		/* A dead device does not come back for this process: one rail has to stay whole. */
-		fixture_fault(run->faults % 2 == 0 ? "host0.rail0" : "host1.rail0", "die", NULL);
+		fault(run, run->faults % 2 == 0 ? "host0.rail0" : "host1.rail0", "die", NULL);
 	} else if (strcmp(kind, "all") == 0) {
-		fixture_fault("all", run->faults % 2 == 0 ? "down" : "blackhole", NULL);
+		fault(run, "all", run->faults % 2 == 0 ? "down" : "blackhole", NULL);
 	} else {
-		fixture_fault(rails[run->faults % 2], kind, NULL);
+		fault(run, rails[run->faults % 2], kind, NULL);
 	}
 	run->faults++;
 }
@@ -190,6 +237,15 @@ static bool all_move(struct run *run, struct watch *watch)
 	return true;
 }
 
+/* Whether there is time for another fault. Commands may take as long as the whole run was to
+ * take: some faults there are all the same. */
+static bool goes_on(const struct run *run, double end)
+{
+	return seconds_now() < end ||
+	       (run->options->netns != NULL && strcmp(run->options->faults, "none") != 0 &&
+		run->faults < COMMAND_FAULTS);
+}
+
 static bool drive(struct run *run)
 {
 	static struct watch watch;
@@ -198,7 +254,7 @@ static bool drive(struct run *run)
 	double next = seconds_now() + run->options->period;
 	bool is_cut = false;
 
-	while (seconds_now() < end || is_cut) {
+	while (goes_on(run, end) || is_cut) {
 		if (!ranks_live(run)) {
 			return give_up(run, "a rank ended early");
 		}
@@ -207,17 +263,18 @@ static bool drive(struct run *run)
 		}
 		if (faults && seconds_now() >= next) {
 			if (is_cut) {
-				fixture_restore("all");
-			} else if (seconds_now() < end) {
+				restore(run);
+				is_cut = false;
+			} else if (goes_on(run, end)) {
 				cut(run);
+				is_cut = true;
 			}
-			is_cut = !is_cut && seconds_now() < end;
 			next = seconds_now() + run->options->period;
 		}
 		nap();
 	}
 	if (faults) {
-		fixture_restore("all");
+		restore(run);
 	}
 	return true;
 }
@@ -349,7 +406,9 @@ int main(int argc, char **argv)
 	if (!parse(argc, argv, &options)) {
 		return usage(argv[0]);
 	}
-	fixture_fabric(options.verbs, PROXY_RANKS, 2);
+	if (options.netns == NULL) {
+		fixture_fabric(options.verbs, PROXY_RANKS, 2);
+	}
 	if (options.virtual_device) {
 		fixture_pci((const char *const[]){"0000:81:00.0", "0000:82:00.0", NULL});
 	}

@@ -9,7 +9,7 @@
 #define PROXY_COMMS_MAX 16
 
 struct proxy_options {
-	const char *plugin, *verbs;
+	const char *plugin, *verbs; /* verbs "-": the system's library */
 	int version;
 	int comms; /* communicators at once */
 	double seconds;
@@ -21,6 +21,8 @@ struct proxy_options {
 	 * on communicators of even number; the others are on another rail and go on. */
 	const char *final_cut; /* PORTS:FAULT[:WAY]; NULL: failover is on */
 	bool verbose;
+	const char *netns;   /* ranks on the hosts of netns/rails.sh --name NAME, not of a fabric */
+	const char *faulter; /* sets the faults then: netns/rails.sh --name NAME */
 };
 
 struct proxy_shared {

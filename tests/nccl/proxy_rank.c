@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/perf_netns.h"
+
 #define CONNECT_PATIENCE 60.0
 
 struct communicator {
@@ -251,8 +253,15 @@ int proxy_rank(const struct proxy_options *options, int rank, struct proxy_share
 {
 	static struct communicator communicators[PROXY_COMMS_MAX];
 	struct net net;
-	char host[16];
+	char host[16], error[512];
 
+	if (options->netns != NULL) {
+		CHECK(perf_netns_enter(options->netns, rank, error, sizeof(error)) == 0, "%s",
+		      error);
+		if (strcmp(options->verbs, "-") != 0) {
+			setenv("SWITCHBACK_VERBS", options->verbs, 1);
+		}
+	}
 	snprintf(host, sizeof(host), "%d", rank);
 	setenv("SWITCHBACK_HOST", host, 1);
 	net_log_verbose(options->verbose);

@@ -104,7 +104,7 @@ wait_until 30 grep -q 'restore rail0 (took' "$work/events" || fail "cut.sh didn'
 touch "$work/go"
 wait $cut
 [ $? = 5 ] || fail "cut.sh doesn't pass the exit status"
-grep -q done "$work/out" || fail "cut.sh doesn't pass the output"
+grep -q 'done' "$work/out" || fail "cut.sh doesn't pass the output"
 [ "$(sed -n 's/^cut.sh: [0-9]* ms: \([a-z]*\).*/\1/p' "$work/events" | paste -sd' ')" = "cut run restore" ] ||
 	fail "events of cut.sh: $(cat "$work/events")"
 "$top/netns/cut.sh" --name "$name" --at "60s cut rail0" -- true 2>/dev/null

@@ -233,27 +233,31 @@ static void icrc_with_payload(void **state)
 	}
 }
 
-/* Two datagrams that Linux rxe (kernel 7.3.4) sent to a simulated device, from the IP header on: an
- * ACK and a SEND. A UDP socket sees them without the identification. */
+/* Datagrams that Linux rxe (kernel 7.3.4) sent to a simulated device, from the IP header on: an
+ * ACK, a SEND and the request of a READ of 64 KiB. A UDP socket sees them without the
+ * identification. */
 static void icrc_of_linux_rxe(void **state)
 {
 	static const struct {
 		const char *hex;
 		uint8_t opcode;
-		uint32_t psn, payload;
-		uint16_t identification;
+		uint32_t psn, payload, qpn;
+		uint16_t identification, source_port;
 	} datagrams[] = {
 		{"450000309121400040111d74c6120002c6120001 c0ee12b7001c0000"
 		 "1100ffff0000800c00ba087b 1f000001 251c0265",
-		 RC_ACKNOWLEDGE, 0xba087b, 0, 0x9121},
+		 RC_ACKNOWLEDGE, 0xba087b, 0, 0x800c, 0x9121, 0xc0ee},
 		{"450000349132400040111d5fc6120002c6120001 c0ee12b700200000"
 		 "0400ffff0000800c804df21c 007b7b7b7b7b7b7b 6f13046d",
-		 RC_SEND_ONLY, 0x4df21c, 8, 0x9132},
+		 RC_SEND_ONLY, 0x4df21c, 8, 0x800c, 0x9132, 0xc0ee},
+		{"4500003c9ebe400040110fcbc6120002c6120001 df3812b700280000"
+		 "0c00ffff0000814b80a88b6b 00007ff36dbc30000000000100010000 9d5337e2",
+		 RC_READ_REQUEST, 0xa88b6b, 0, 0x814b, 0x9ebe, 0xdf38},
 	};
 
 	(void)state;
-	for (size_t i = 0; i < 2; i++) {
-		uint8_t bytes[64];
+	for (size_t i = 0; i < sizeof(datagrams) / sizeof(datagrams[0]); i++) {
+		uint8_t bytes[128];
 		size_t length = from_hex(datagrams[i].hex, bytes) - 28 - RC_ICRC_BYTES;
 		struct rc_piece piece = {bytes + 28, (uint32_t)length};
 		uint32_t icrc = rc_icrc_load(bytes + 28 + length);
@@ -261,7 +265,7 @@ static void icrc_of_linux_rxe(void **state)
 				       .source = {198, 18, 0, 2},
 				       .destination = {198, 18, 0, 1},
 				       .fragment = 0x4000,
-				       .source_port = 0xc0ee,
+				       .source_port = datagrams[i].source_port,
 				       .destination_port = 4791};
 		struct rc_view view;
 		uint16_t found;
@@ -269,8 +273,13 @@ static void icrc_of_linux_rxe(void **state)
 		assert_int_equal(rc_packet_parse(bytes + 28, length, &view), 0);
 		assert_int_equal(view.header.opcode, datagrams[i].opcode);
 		assert_int_equal(view.header.psn, datagrams[i].psn);
-		assert_int_equal(view.header.qpn, 0x800c);
+		assert_int_equal(view.header.qpn, datagrams[i].qpn);
 		assert_int_equal(view.payload_length, datagrams[i].payload);
+		if (rc_has_reth(view.header.opcode)) {
+			assert_int_equal(view.header.remote_address, 0x7ff36dbc3000);
+			assert_int_equal(view.header.remote_key, 1);
+			assert_int_equal(view.header.dma_length, 65536);
+		}
 		assert_true(rc_icrc_explained(icrc, rc_icrc(&flow, &piece, 1), length, &found));
 		assert_int_equal(found, datagrams[i].identification);
 		flow.identification = found;
