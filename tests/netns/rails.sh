@@ -64,6 +64,13 @@ for switch in none bridge router; do
 		ping_once 0 198.18.1.2 || fail "the blocked port was not restored"
 	fi
 
+	rails cut host0.rail1 --how no-address || fail "no-address failed"
+	rails cut host0.rail1 --how no-address || fail "no-address twice is an error"
+	rails status | grep -q 'host0.rail1 .*none .* up .*no-address' || fail "$switch: status hides it: $(rails status)"
+	lost_once 1 198.18.1.1 || fail "$switch: an address that is gone answers"
+	rails restore rail1
+	wait_until 5 ping_once 1 198.18.1.1 || fail "$switch: the address was not restored"
+
 	# One way only, told apart by counting what arrives: the request does, or the answer doesn't leave.
 	arrived() { rails exec "host$1" cat /sys/class/net/rail0/statistics/rx_packets; }
 	rails exec host0 ping -q -c 1 198.18.0.2 >/dev/null # the neighbours know each other now
@@ -91,6 +98,7 @@ refused cut rail0 --how loss=101%
 refused cut rail0 --how sideways
 refused cut rail0 --how down --way in
 refused cut rail0 --how delay=5
+refused cut rail0 --how no-device
 refused exec host9 true
 rails exec host0 bash -c 'exit 7'
 [ $? = 7 ] || fail "exec doesn't pass the exit status"
