@@ -7,6 +7,26 @@
 
 #define WORD sizeof(uint64_t)
 
+/* So much may be a record that somebody polls on: word by word, as a bus would. */
+#define RECORD_BYTES 512
+
+/* Each word (or byte, up to the first whole word) is stored at once. `target + length` is aligned.
+ */
+static void store_words(uint8_t *target, const uint8_t *source, size_t length)
+{
+	uint64_t word;
+
+	for (; length % WORD > 0; length--) {
+		__atomic_store_n(target++, *source++, __ATOMIC_RELAXED);
+	}
+	for (; length > 0; length -= WORD) {
+		memcpy(&word, source, WORD);
+		__atomic_store_n((uint64_t *)target, word, __ATOMIC_RELAXED);
+		target += WORD;
+		source += WORD;
+	}
+}
+
 /*
  * Whoever polls on memory looks at the last bytes of what is written, so they must not be seen
  * before the rest: the prefix is copied anyhow, then the last full word, then what is left of a
@@ -25,8 +45,14 @@ void rc_store_ordered(void *to, const void *from, size_t length)
 	if (tail < target + WORD) {
 		tail = target;
 	} else {
-		memcpy(target, source, (size_t)(tail - WORD - target));
-		source += tail - WORD - target;
+		size_t before = (size_t)(tail - WORD - target);
+
+		if (before <= RECORD_BYTES) {
+			store_words(target, source, before);
+		} else {
+			memcpy(target, source, before);
+		}
+		source += before;
 		memcpy(&word, source, WORD);
 		__atomic_store_n((uint64_t *)(tail - WORD), word, __ATOMIC_RELEASE);
 		source += WORD;

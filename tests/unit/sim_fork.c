@@ -89,5 +89,9 @@ int main(void)
 	puts("skipped: ASan's allocator can't be used in the child of a program with threads");
 	return 77;
 #endif
+#ifdef __SANITIZE_THREAD__
+	puts("skipped: ThreadSanitizer refuses threads in the child of a program with threads");
+	return 77;
+#endif
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
