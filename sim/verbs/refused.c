@@ -113,38 +113,3 @@ VERBS_EXPORT int ibv_dofork_range(void *base, size_t size)
 	(void)base, (void)size;
 	return 0;
 }
-
-/* ---- operations that the inline functions of verbs.h call without looking ---- */
-
-static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
-{
-	(void)pd, (void)type;
-	REFUSE_POINTER;
-}
-
-static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *mw_bind)
-{
-	(void)qp, (void)mw, (void)mw_bind;
-	return EOPNOTSUPP;
-}
-
-static int dealloc_mw(struct ibv_mw *mw)
-{
-	(void)mw;
-	return EOPNOTSUPP;
-}
-
-static int close_xrcd(struct ibv_xrcd *xrcd)
-{
-	(void)xrcd;
-	return EOPNOTSUPP;
-}
-
-/* What is left NULL in verbs_context, the inline functions refuse by themselves. */
-void refused_fill(struct verbs_context *verbs)
-{
-	verbs->context.ops.alloc_mw = alloc_mw;
-	verbs->context.ops.bind_mw = bind_mw;
-	verbs->context.ops.dealloc_mw = dealloc_mw;
-	verbs->close_xrcd = close_xrcd;
-}

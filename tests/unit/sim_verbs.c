@@ -508,26 +508,6 @@ static void test_destroy_takes_unread_events_along(void **state)
 	assert_false(readable(peer->context->async_fd));
 }
 
-static void test_unsupported_calls_say_so(void **state)
-{
-	struct pair_end *end = &pair.end[0];
-	struct ibv_td_init_attr td = {0};
-	struct ibv_alloc_dm_attr dm = {.length = 64};
-
-	(void)state;
-	assert_null(ibv_alloc_mw(end->pd, IBV_MW_TYPE_1));
-	assert_int_equal(errno, EOPNOTSUPP);
-	assert_null(ibv_alloc_td(end->context, &td));
-	assert_int_equal(errno, EOPNOTSUPP);
-	assert_null(ibv_alloc_dm(end->context, &dm));
-	assert_int_equal(errno, EOPNOTSUPP);
-	assert_null(ibv_alloc_null_mr(end->pd));
-	assert_int_equal(errno, EOPNOTSUPP);
-	assert_int_equal(ibv_attach_mcast(end->qp, &end->gid, 0), EOPNOTSUPP);
-	assert_null(ibv_import_device(0));
-	assert_int_equal(ibv_advise_mr(end->pd, 0, 0, NULL, 0), EOPNOTSUPP);
-}
-
 static void test_many_qps_and_timers(void **state)
 {
 	enum { QPS = 3000 };
@@ -615,7 +595,6 @@ int main(void)
 		WITH_PAIR(test_packets_of_a_stranger_change_nothing),
 		WITH_PAIR(test_destroy_waits_for_acknowledgement),
 		WITH_PAIR(test_destroy_takes_unread_events_along),
-		WITH_PAIR(test_unsupported_calls_say_so),
 		WITH_PAIR(test_many_qps_and_timers),
 		cmocka_unit_test(test_helpers),
 	};
