@@ -33,8 +33,17 @@ struct udp_wire {
 };
 
 /* Equal-size packets to one destination (the last may be shorter): one message. */
+/* The process that a packet is for, by the destination QPN of its BTH. */
+static inline uint32_t udp_packet_slot(const uint8_t *header)
+{
+	uint32_t qpn = (uint32_t)header[5] << 16 | (uint32_t)header[6] << 8 | header[7];
+
+	return qpn >> FABRIC_INDEX_BITS;
+}
+
 struct udp_run {
 	struct sockaddr_in to;
+	uint32_t slot; /* the kernel steers a run by its first packet, so all are for one process */
 	uint32_t segment; /* bytes of each packet but the last */
 	uint32_t packets;
 	uint32_t bytes;

@@ -15,13 +15,6 @@ struct handed {
 #define HANDED_MAGIC    0x53424844u /* "SBHD" */
 #define PRIVATE_AT_ONCE 64
 
-static uint32_t packet_slot(const uint8_t *bytes)
-{
-	uint32_t qpn = (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
-
-	return qpn >> FABRIC_INDEX_BITS;
-}
-
 /* Hands a packet to the process whose it is. Lost if its queue is full, as on a network. */
 static void hand_over(struct wire_port *port, uint32_t slot, const uint8_t *bytes, uint32_t length,
 		      const struct sockaddr_in *from, uint16_t identification)
@@ -100,7 +93,7 @@ static void packet_in(struct wire_port *port, const uint8_t *bytes, uint32_t len
 		UDP_COUNT(port, refused, 1);
 		return;
 	}
-	slot = packet_slot(bytes);
+	slot = udp_packet_slot(bytes);
 	if (slot != port->wire->slot) {
 		hand_over(port, slot, bytes, length, from, identification);
 		return;
@@ -200,7 +193,7 @@ unsigned udp_receive_private(struct wire_port *port, uint64_t now)
 		}
 		memcpy(&head, bytes, sizeof(head));
 		if (head.magic != HANDED_MAGIC ||
-		    packet_slot(bytes + sizeof(head)) != port->wire->slot) {
+		    udp_packet_slot(bytes + sizeof(head)) != port->wire->slot) {
 			UDP_COUNT(port, refused, 1);
 			continue;
 		}

@@ -74,17 +74,18 @@ static void transmit_faulty(struct wire_port *port, const struct rc_packet *pack
 
 /* The run that a packet joins: the last one if it fits there, else a new one. */
 static struct udp_run *run_for(struct udp_sender *sender, const struct sockaddr_in *to,
-			       uint32_t bytes)
+			       uint32_t slot, uint32_t bytes)
 {
 	struct udp_run *run = sender->run_count ? &sender->runs[sender->run_count - 1] : NULL;
 
 	if (run && !run->closed && run->to.sin_addr.s_addr == to->sin_addr.s_addr &&
-	    bytes <= run->segment && run->packets < UDP_RUN_PACKETS &&
+	    run->slot == slot && bytes <= run->segment && run->packets < UDP_RUN_PACKETS &&
 	    run->bytes + bytes <= UDP_RUN_BYTES && !sender->no_segmentation) {
 		return run;
 	}
 	run = &sender->runs[sender->run_count++];
-	*run = (struct udp_run){.to = *to, .segment = bytes, .first_piece = sender->piece_count};
+	*run = (struct udp_run){
+		.to = *to, .slot = slot, .segment = bytes, .first_piece = sender->piece_count};
 	return run;
 }
 
@@ -124,7 +125,7 @@ int udp_transmit(struct wire_port *port, const struct wire_route *route,
 			return -EAGAIN;
 		}
 	}
-	run = run_for(sender, &to, bytes);
+	run = run_for(sender, &to, udp_packet_slot(packet->header), bytes);
 	header = sender->headers[sender->packet_count];
 	trailer = sender->trailers[sender->packet_count++];
 	memcpy(header, packet->header, packet->header_length);

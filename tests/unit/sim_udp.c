@@ -290,6 +290,28 @@ static void test_packets_of_another_process_are_handed_over(void **state)
 	device_detach(&second);
 }
 
+static void test_packets_of_two_processes_take_no_detour(void **state)
+{
+	const struct fabric_port *port = receiver.port->shared;
+	struct device second;
+
+	(void)state;
+	device_attach(&second, 1, 0);
+	for (uint32_t psn = 0; psn < 40; psn++) {
+		assert_int_equal(transmit(&receiver, psn, 1000, 1), 0);
+		assert_int_equal(transmit(&second, psn, 1000, 1), 0);
+		if (psn % 20 == 19) {
+			flush();
+		}
+	}
+	expect_packets(&receiver, 40);
+	expect_packets(&second, 40);
+	assert_int_equal(port->counters.forwarded, 0);
+	assert_int_equal(receiver.wrong, 0);
+	assert_int_equal(second.wrong, 0);
+	device_detach(&second);
+}
+
 static void fault(const char *ports, const char *how, const char *way)
 {
 	assert_int_equal(fabric_set_fault(udp_wire_fabric(sender.wire), ports, how, way, error), 0);
@@ -433,6 +455,7 @@ int main(void)
 		ON_FABRIC(test_without_segmentation),
 		ON_FABRIC(test_garbage_is_dropped),
 		ON_FABRIC(test_packets_of_another_process_are_handed_over),
+		ON_FABRIC(test_packets_of_two_processes_take_no_detour),
 		ON_FABRIC(test_down_and_up_are_told_and_nothing_passes),
 		ON_FABRIC(test_faults_of_one_direction),
 		ON_FABRIC(test_corrupted_and_duplicated),
