@@ -11,7 +11,11 @@ fabric_make
 on 0 ibv_devices > "$work/devices" || fail "ibv_devices failed"
 grep -q 'sbr1 .*0102$' "$work/devices" || fail "ibv_devices doesn't list sbr1: $(cat "$work/devices")"
 on 1 ibv_devinfo -v > "$work/devinfo" || fail "ibv_devinfo failed"
-grep -q 'PORT_ACTIVE' "$work/devinfo" || fail "ibv_devinfo shows no active port"
+for line in 'hca_id:.*sbr0' 'hca_id:.*sbr1' 'fw_ver:.*switchback' 'max_qp:.*16384' 'max_srq:.*1048576' \
+	'atomic_cap:.*ATOMIC_NONE' 'state:.*PORT_ACTIVE' 'link_layer:.*Ethernet' 'active_mtu:.*4096' \
+	'active_width:.*4X' 'active_speed:.*25.0 Gbps'; do
+	grep -q "$line" "$work/devinfo" || fail "ibv_devinfo doesn't show '$line': $(cat "$work/devinfo")"
+done
 grep -q 'GID\[ *1\]:.*::ffff:127\..*RoCE v2' "$work/devinfo" || fail "ibv_devinfo shows no IPv4 GID"
 
 # No fabric: no devices and no complaint. A wrong one: no devices and a line that names the variable.
