@@ -4,7 +4,7 @@
 
 packages_build="build-essential cmake ninja-build pkg-config libibverbs-dev libnl-3-dev libnl-route-3-dev
 	libexpat1-dev libisal-dev libjansson-dev libcmocka-dev"
-packages_test="spin ibverbs-utils ibverbs-providers perftest jq clang-format clang-tidy cppcheck iproute2 iputils-ping"
+packages_test="spin ibverbs-utils ibverbs-providers perftest ucx-utils jq clang-format clang-tidy cppcheck iproute2 iputils-ping"
 packages_demo="gnuplot-nox iproute2 jq"
 packages_vm="qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2 ibverbs-utils ibverbs-providers
 	debian-archive-keyring"

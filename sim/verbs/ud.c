@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* On Ethernet, where there are no service levels, ConnectX says in their place what the 40 bytes in
+ * front of the data hold: an IPv4 header. UCX relies on it. */
+#define NETWORK_IPV4 2
+
 struct sim_ud {
 	enum ibv_qp_state state;
 	struct ibv_qp_attr attr;
@@ -270,7 +274,10 @@ void ud_receive(struct sim_qp *qp, const struct rc_view *view, const struct wire
 	wc.src_qp = view->header.source_qpn;
 	/* On InfiniBand a LID says where it came from, and there is no GRH. */
 	wc.slid = link_lid_of_mapped(qp->nic->device, received->source_gid);
-	wc.wc_flags = link_is_infiniband(qp->nic->device) ? 0 : IBV_WC_GRH;
+	if (!link_is_infiniband(qp->nic->device)) {
+		wc.wc_flags = IBV_WC_GRH;
+		wc.sl = NETWORK_IPV4;
+	}
 	if (rc_has_immediate(view->header.opcode)) {
 		wc.wc_flags |= IBV_WC_WITH_IMM;
 		wc.imm_data = view->header.immediate;

@@ -227,6 +227,8 @@ static void test_datagrams_and_the_way_back(void **state)
 	assert_int_equal(wc.src_qp, from->qp_num);
 	assert_int_equal(wc.imm_data, 77);
 	assert_int_equal(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+	/* As ConnectX tells of an IPv4 header, which UCX relies on. */
+	assert_int_equal(wc.sl, 2);
 	assert_memory_equal(pair.end[1].memory + 40, pair.end[0].memory, 1000);
 	assert_int_equal(ibv_init_ah_from_wc(pair.end[1].context, 1, &wc,
 					     (struct ibv_grh *)pair.end[1].memory, &back),
