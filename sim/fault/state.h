@@ -20,7 +20,7 @@
 #define ROCE_PORT      4791
 #define SPEED_DEFAULT  100000u
 #define FABRIC_MAGIC   0x53424642u /* "SBFB" */
-#define FABRIC_VERSION 3u
+#define FABRIC_VERSION 4u
 
 /* A QPN is 24 bits: the process's slot on its host, then an index of that process. */
 #define FABRIC_SLOT_BITS  9u
@@ -83,6 +83,9 @@ struct fabric_port {
 	_Atomic uint32_t stuck;
 	/* Of the link as it was trained last; 0: the fabric's. */
 	_Atomic uint32_t speed_mbps;
+	/* When the last byte that any process gave to a limited bandwidth has left, per direction.
+	 */
+	_Atomic uint64_t busy_until[FABRIC_WAYS];
 	/* Kinds of objects (bits) that can't be made, and at which call from now. */
 	_Atomic uint32_t nomem_kinds, nomem_calls;
 	_Atomic uint64_t changed_ns;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/impair.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define MILLION          1000000u
@@ -62,13 +63,18 @@ bool wire_random_chance(struct wire_random *random, uint32_t ppm)
 static uint64_t leave(const struct wire_fault *fault, struct wire_shaper *shaper, uint64_t now,
 		      uint32_t bytes)
 {
-	uint64_t at = now;
+	_Atomic uint64_t *busy_until =
+		shaper->busy_until ? shaper->busy_until : &shaper->own_busy_until;
+	uint64_t before, at;
 
-	if (fault->bytes_per_second) {
-		at = shaper->busy_until > now ? shaper->busy_until : now;
-		at += (uint64_t)bytes * NS_PER_SECOND / fault->bytes_per_second;
-		shaper->busy_until = at;
+	if (!fault->bytes_per_second) {
+		return now;
 	}
+	before = atomic_load_explicit(busy_until, memory_order_relaxed);
+	do {
+		at = (before > now ? before : now) +
+		     (uint64_t)bytes * NS_PER_SECOND / fault->bytes_per_second;
+	} while (!atomic_compare_exchange_weak(busy_until, &before, at));
 	return at;
 }
 

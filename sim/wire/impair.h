@@ -36,7 +36,9 @@ struct wire_fault {
 
 /* The direction's queue: when its last byte leaves and when the last in-order packet arrives. */
 struct wire_shaper {
-	uint64_t busy_until;
+	/* Where several processes share the queue: theirs; NULL: `own_busy_until`. */
+	_Atomic uint64_t *busy_until;
+	_Atomic uint64_t own_busy_until;
 	uint64_t last_arrival;
 };
 

@@ -289,6 +289,9 @@ static int udp_attach(void *context, const struct wire_attach *attach, struct wi
 		free(port);
 		return code;
 	}
+	for (int way = 0; way < FABRIC_WAYS; way++) {
+		port->shaper[way].busy_until = &port->shared->busy_until[way];
+	}
 	wire_random_seed(&port->random, fabric_clock_ns());
 	port->deaths = atomic_load(&port->shared->deaths);
 	port->link_changes = atomic_load(&port->shared->link_changes);

@@ -372,6 +372,29 @@ static void test_faults_of_one_direction(void **state)
 	assert_int_equal(receiver.wrong, 0);
 }
 
+/* A port has one bandwidth, however many processes send. */
+static void test_processes_share_a_slow_port(void **state)
+{
+	static const struct sockaddr_in peer;
+	struct device second;
+	uint64_t now = fabric_clock_ns();
+
+	(void)state;
+	device_attach(&second, 0, 0);
+	fault("host0.rail0", "slow=8M", "out");
+	udp_port_refresh(sender.port);
+	udp_port_refresh(second.port);
+	for (int i = 0; i < 5; i++) {
+		udp_hold(sender.port, FABRIC_OUT, payload, 1000, &peer, now);
+		udp_hold(second.port, FABRIC_OUT, payload, 1000, &peer, now);
+	}
+	/* 8 Mbit/s: 1 ms each, by turns. */
+	assert_int_equal(sender.port->holder.heap[0]->due, now + 1000000);
+	assert_int_equal(second.port->holder.heap[0]->due, now + 2000000);
+	assert_int_equal(atomic_load(&sender.port->shared->busy_until[FABRIC_OUT]), now + 10000000);
+	device_detach(&second);
+}
+
 static void test_corrupted_and_duplicated(void **state)
 {
 	(void)state;
@@ -458,6 +481,7 @@ int main(void)
 		ON_FABRIC(test_packets_of_two_processes_take_no_detour),
 		ON_FABRIC(test_down_and_up_are_told_and_nothing_passes),
 		ON_FABRIC(test_faults_of_one_direction),
+		ON_FABRIC(test_processes_share_a_slow_port),
 		ON_FABRIC(test_corrupted_and_duplicated),
 		ON_FABRIC(test_death_is_told_once_and_for_good),
 		ON_FABRIC(test_wait_ends_by_packet_wake_kick_and_deadline),
