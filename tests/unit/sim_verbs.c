@@ -115,30 +115,6 @@ static void test_memory_regions(void **state)
 	munmap(gap, 4096);
 }
 
-static void test_many_regions(void **state)
-{
-	enum { REGIONS = 100000 };
-	static struct ibv_mr *regions[REGIONS];
-	struct pair_end *end = &pair.end[0];
-
-	(void)state;
-	for (int i = 0; i < REGIONS; i++) {
-		regions[i] = ibv_reg_mr(end->pd, end->memory, 64, 0);
-		assert_non_null(regions[i]);
-	}
-	/* With hardly any index free, one goes and one comes, many times. */
-	for (int i = 0; i < REGIONS; i++) {
-		uint32_t key = regions[i]->lkey;
-
-		assert_int_equal(ibv_dereg_mr(regions[i]), 0);
-		regions[i] = ibv_reg_mr(end->pd, end->memory, 64, 0);
-		assert_int_not_equal(regions[i]->lkey, key);
-	}
-	for (int i = 0; i < REGIONS; i++) {
-		assert_int_equal(ibv_dereg_mr(regions[i]), 0);
-	}
-}
-
 static void test_iova_and_zero_based(void **state)
 {
 	struct pair_end *peer = &pair.end[1];
@@ -508,49 +484,6 @@ static void test_destroy_takes_unread_events_along(void **state)
 	assert_false(readable(peer->context->async_fd));
 }
 
-static void test_many_qps_and_timers(void **state)
-{
-	enum { QPS = 3000 };
-	static struct ibv_qp *qps[2][QPS];
-	struct pair_end *a = &pair.end[0], *b = &pair.end[1];
-	struct ibv_sge sge = {(uintptr_t)a->memory, 8, a->mr->lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
-	char error[FABRIC_ERROR_SIZE];
-	struct ibv_wc wc;
-
-	(void)state;
-	wr.wr.rdma.remote_addr = (uintptr_t)b->memory;
-	wr.wr.rdma.rkey = b->mr->rkey;
-	assert_int_equal(ibv_resize_cq(a->cq, 2 * QPS), 0);
-	for (int i = 0; i < QPS; i++) {
-		qps[0][i] = pair_qp(a, 2);
-		qps[1][i] = pair_qp(b, 2);
-		assert_true(qps[0][i] && qps[1][i]);
-		for (int end = 0; end < 2; end++) {
-			assert_int_equal(pair_to_init(qps[end][i]), 0);
-			assert_int_equal(pair_to_rtr(qps[end][i], end ? &a->gid : &b->gid,
-						     qps[1 - end][i]->qp_num),
-					 0);
-			assert_int_equal(pair_to_rts(qps[end][i], 8 + i % 5, 3), 0);
-		}
-	}
-	/* All lose their first packet; every timer must do its work. */
-	assert_int_equal(sim_world_set_fault(pair.world, "rail0", "blackhole", NULL, error), 0);
-	for (int i = 0; i < QPS; i++) {
-		wr.wr_id = (uint64_t)i;
-		assert_int_equal(ibv_post_send(qps[0][i], &wr, &bad), 0);
-	}
-	assert_int_equal(sim_world_restore(pair.world, "all", error), 0);
-	for (int i = 0; i < QPS; i++) {
-		assert_true(pair_wait(&pair, 0, &wc, 1000 * PAIR_MS));
-		assert_int_equal(wc.status, IBV_WC_SUCCESS);
-	}
-	for (int i = 0; i < QPS; i++) {
-		assert_int_equal(ibv_destroy_qp(qps[0][(i * 7) % QPS]), 0);
-		assert_int_equal(ibv_destroy_qp(qps[1][(i * 11) % QPS]), 0);
-	}
-}
-
 static void test_helpers(void **state)
 {
 	(void)state;
@@ -582,7 +515,6 @@ int main(void)
 #define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 		WITH_PAIR(test_gids_and_keys),
 		WITH_PAIR(test_memory_regions),
-		WITH_PAIR(test_many_regions),
 		WITH_PAIR(test_iova_and_zero_based),
 		WITH_PAIR(test_completion_channel),
 		WITH_PAIR(test_solicited_events),
@@ -595,7 +527,6 @@ int main(void)
 		WITH_PAIR(test_packets_of_a_stranger_change_nothing),
 		WITH_PAIR(test_destroy_waits_for_acknowledgement),
 		WITH_PAIR(test_destroy_takes_unread_events_along),
-		WITH_PAIR(test_many_qps_and_timers),
 		cmocka_unit_test(test_helpers),
 	};
 
