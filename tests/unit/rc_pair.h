@@ -469,4 +469,18 @@ static inline struct pair_fate pair_lose_all(struct pair *pair, int from, uint32
 	return (struct pair_fate){.copies = from != pair->hit_from};
 }
 
+/* A packet made by hand for end `to`. */
+static inline void pair_inject(struct pair *pair, int to, struct rc_header header, uint32_t payload)
+{
+	uint8_t bytes[RC_PACKET_BYTES_MAX];
+	uint32_t length;
+
+	header.pad = -payload & 3;
+	header.partition_key = header.partition_key ? header.partition_key : RC_PARTITION_KEY;
+	header.qpn = header.qpn ? header.qpn : (uint32_t)(0x11 + to);
+	length = rc_header_build(&header, bytes);
+	memset(bytes + length, 0xbb, payload + header.pad);
+	pair_deliver(pair, to, bytes, length + payload + header.pad);
+}
+
 #endif
