@@ -12,7 +12,8 @@ import statistics
 import sys
 
 FOLDER = sys.argv[1]
-SPEEDS = {"sockets": "speed-socket", "plugin": "speed-plugin", "failover off": "speed-off"}
+SPEEDS = {"sockets": "speed-socket", "plugin": "speed-plugin", "failover off": "speed-off",
+          "NCCL's IB": "speed-stock"}
 # Of ncclResult_t, what a network can end in.
 CODES = {1: "ncclUnhandledCudaError", 2: "ncclSystemError", 3: "ncclInternalError", 5: "ncclInvalidUsage",
          6: "ncclRemoteError"}
@@ -120,8 +121,6 @@ def fates():
 def ratios(rounds, other, size):
     """Median and quartiles of the rounds' ratios: what disturbs a whole round cancels out."""
     found = [mine[size] / theirs[size] for mine, theirs in zip(rounds["plugin"], rounds[other])]
-    if len(found) < 2:
-        return f"{found[0]:.3f}"
     low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
     return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
@@ -129,23 +128,25 @@ def ratios(rounds, other, size):
 def overhead():
     rounds = {words: report_of(name).get("rounds", []) for words, name in SPEEDS.items()}
     count = min(len(found) for found in rounds.values())
-    print(f"\nAll-reduce, medians of {count} rounds in which the transports take turns (bus bandwidth = size / time "
-          "for two ranks):\n")
-    print("| size | " + " | ".join(rounds) + " | time of plugin / failover off (quartiles) | plugin / sockets |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    require(count > 0, "no round of all three transports")
-    for size in rounds["plugin"][0] if count > 0 else []:
-        times = {words: statistics.median(found[size] for found in rounds[words]) for words in rounds}
-        cells = [f"{t * 1e6:.1f} µs" if int(size) < 1 << 20 else f"{int(size) / t / 1e9:.2f} GB/s"
-                 for t in times.values()]
-        print(f"| {int(size)} | " + " | ".join(cells) + f" | {ratios(rounds, 'failover off', size)} "
-              f"| {ratios(rounds, 'sockets', size)} |")
+    require(count > 1, "not two rounds of all transports: " +
+            ", ".join(f"{words} {len(found)}" for words, found in rounds.items()))
+    rounds = {words: found for words, found in rounds.items() if len(found) > 1}
+    count = min((len(found) for found in rounds.values()), default=0)
+    print(f"\nAll-reduce, medians of {count} rounds in which the transports take turns (bus bandwidth = "
+          "size / time for two ranks); then time over the plugin ÷ over another, median of the rounds' ratios (quartiles):\n")
+    others = [words for words in rounds if words != "plugin"]
+    print("| size | " + " | ".join(rounds) + " | " + " | ".join(f"÷ {words}" for words in others) + " |")
+    print("| --- |" + " --- |" * (len(rounds) + len(others)))
+    for size in rounds["plugin"][0] if "plugin" in rounds else []:
+        times = [statistics.median(found[size] for found in rounds[words]) for words in rounds]
+        cells = [f"{t * 1e6:.1f} µs" if int(size) < 1 << 20 else f"{int(size) / t / 1e9:.2f} GB/s" for t in times]
+        print(f"| {int(size)} | " + " | ".join(cells + [ratios(rounds, words, size) for words in others]) + " |")
     print("\nThe simulated fabric by itself on this machine (`fabric_speed`):\n\n```")
     print(text_of("fabric_speed").rstrip() + "\n```")
     alone = dict(re.findall(r"^(.*?) both ways +([0-9.]+) Gbit/s", text_of("fabric_speed"), re.MULTILINE))
     size = str(64 << 20)
     for words, what in (("plugin", "RC 1 MiB"), ("sockets", "TCP 1 MiB")):
-        if count > 0 and what in alone:
+        if words in rounds and what in alone:
             reached = int(size) / statistics.median(found[size] for found in rounds[words]) / 1e9 * 8
             print(f"{'' if words == 'sockets' else chr(10)}* {words}, 64 MiB all-reduce: {reached:.1f} Gbit/s each way, "
                   f"{reached / float(alone[what]):.2f} of \"{what} both ways\", where one thread of each end sends and "
