@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,13 +28,17 @@ static struct {
 	int physical;
 } devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* /sys/…/0000:17:00.1 -> /sys/…/0000:17:00.0, and virtual functions of a card to one as well. */
+/* /sys/…/0000:17:00.1 -> /sys/…/0000:17:00.0, and virtual functions of a card to one as well. NULL
+ * for what is no PCI device, as Soft-RoCE on a virtio interface. */
 static char *merged_pci_path(const char *path)
 {
+	const char *last = strrchr(path, '/');
 	size_t bytes = strlen(path);
-	char *merged;
+	unsigned int domain, bus, slot, function;
+	char *merged, rest;
 
-	if (bytes < sizeof("0000:00:00.0") - 1) {
+	if (last == NULL ||
+	    sscanf(last, "/%x:%2x:%2x.%1x%c", &domain, &bus, &slot, &function, &rest) != 4) {
 		return NULL;
 	}
 	merged = strdup(path);

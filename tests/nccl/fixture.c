@@ -138,6 +138,9 @@ void fixture_pci(const char *const *addresses)
 	CHECK(mkdtemp(sysfs) != NULL, "%s", sysfs);
 	sysfs_owner = getpid();
 	atexit(fixture_pci_remove);
+	make_folder("/bus");
+	make_folder("/bus/pci");
+	make_folder("/bus/pci/devices");
 	make_folder("/class");
 	make_folder("/class/infiniband");
 	make_folder("/devices");
@@ -147,7 +150,9 @@ void fixture_pci(const char *const *addresses)
 		make_folder(device);
 		snprintf(name, sizeof(name), "/class/infiniband/sbr%d", i);
 		make_folder(name);
-		strcat(name, "/device");
+		strcat(name, "/ports");
+		make_folder(name);
+		strcpy(strrchr(name, '/'), "/device");
 		make_link(name, device);
 	}
 	setenv("SWITCHBACK_SYSFS", sysfs, 1);
