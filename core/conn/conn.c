@@ -450,7 +450,7 @@ uint64_t sb_connection_tick(struct sb_connection *connection, uint64_t now)
 
 static enum sb_path_state state_of(const struct sb_path *path)
 {
-	switch (path->phase) {
+	switch ((enum sb_path_phase)path->phase) {
 	case SB_PHASE_UP:
 		return SB_PATH_UP;
 	case SB_PHASE_DRAINING:

@@ -510,7 +510,7 @@ uint64_t sb_failback_tick(struct sb_connection *connection, uint64_t now)
 		if (path->building) {
 			continue;
 		}
-		switch (path->phase) {
+		switch ((enum sb_path_phase)path->phase) {
 		case SB_PHASE_DOWN:
 			next = earlier(next, tick_down(connection, path, now));
 			break;
