@@ -38,6 +38,9 @@ struct sim_world_options {
 	/* The bytes of a WRITE appear in no order, some of them up to this much later than others;
 	 * at the latest with the next completion of that device. 0: at once. */
 	uint64_t placement_ns;
+	/* Failed completions have garbage in all fields but those that the specification promises.
+	 */
+	bool vague_errors;
 	/* QPNs of a host come round after so many; more than the QPs of any of its devices. 0:
 	 * never in practice. */
 	uint32_t qpn_count;

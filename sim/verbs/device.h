@@ -62,7 +62,7 @@ struct sim_host {
 	struct sim_device **devices;
 	uint32_t (*next_qpn)(struct sim_host *host);
 	/* Ways of other devices, see sim_world.h. */
-	bool retry_seven_infinite, flush_on_port_down;
+	bool retry_seven_infinite, flush_on_port_down, vague_errors;
 	/* Told when a device has its port, and (NULL) before it gives it back. NULL in real time.
 	 */
 	int (*attached)(struct sim_host *host, uint32_t rail, struct wire_port *port);

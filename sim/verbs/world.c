@@ -306,6 +306,7 @@ static int host_init(struct sim_world *world, uint32_t number)
 	host->host.attached = world_attached;
 	host->host.retry_seven_infinite = world->options.retry_seven_infinite;
 	host->host.flush_on_port_down = world->options.flush_on_port_down;
+	host->host.vague_errors = world->options.vague_errors;
 	host->ports = calloc(world->rails, sizeof(*host->ports));
 	host->seen = calloc(world->rails, sizeof(*host->seen));
 	host->placement = calloc(world->rails, sizeof(*host->placement));

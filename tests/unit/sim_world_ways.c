@@ -133,6 +133,28 @@ static void test_an_echo_hits_whoever_has_the_numbers_of_old(void **state)
 	assert_int_equal(echoed(0), 0);
 }
 
+static void test_a_failed_completion_says_no_more_than_it_must(void **state)
+{
+	struct sim_world_options options = {.vague_errors = true, .flush_on_port_down = true};
+	char error[FABRIC_ERROR_SIZE];
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_make(&pair, 7, &options);
+	assert_int_equal(pair_post(&pair, IBV_WR_RDMA_WRITE, 0, 0, 8, 1), 0);
+	assert_true(pair_wait(&pair, 0, &wc, PAIR_MS));
+	assert_int_equal(wc.opcode, IBV_WC_RDMA_WRITE);
+	assert_int_equal(sim_world_set_fault(pair.world, "host0.rail0", "down", NULL, error), 0);
+	assert_int_equal(pair_post(&pair, IBV_WR_RDMA_WRITE, 0, 0, 8, 2), 0);
+	assert_true(pair_wait(&pair, 0, &wc, PAIR_MS));
+	assert_int_equal(wc.wr_id, 2);
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(wc.qp_num, pair.end[0].qp->qp_num);
+	assert_int_equal(wc.byte_len, 0xa5a5a5a5);
+	pair_free(&pair);
+}
+
 /* In what order do the words of a write appear to somebody who looks all the time? */
 static void test_stores_in_no_order(void **state)
 {
@@ -197,6 +219,7 @@ int main(void)
 		cmocka_unit_test(test_gid_moves_when_the_port_returns),
 		cmocka_unit_test(test_another_mtu),
 		cmocka_unit_test(test_an_echo_hits_whoever_has_the_numbers_of_old),
+		cmocka_unit_test(test_a_failed_completion_says_no_more_than_it_must),
 		cmocka_unit_test(test_stores_in_no_order),
 		cmocka_unit_test(test_what_a_completion_announces_is_in_memory),
 	};
