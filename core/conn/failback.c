@@ -92,8 +92,15 @@ static void set_up(struct sb_connection *connection, struct sb_path *path)
 	sb_watch_start(path, now);
 	sb_connection_event(connection, SB_EVENT_PROVEN, path, 0, "answered both ways");
 	sb_flush_path_up(connection, path);
-	if (connection->is_sender || !connection->ready) {
-		return; /* the receiver chooses; the first choice is made by the tick */
+	if (connection->is_sender) {
+		return; /* the receiver chooses */
+	}
+	if (!connection->ready) {
+		/* The first choice is the tick's; it may have been made just before. */
+		if (before >= 0 && sb_path_up(&connection->path[before])) {
+			sb_recv_choose_path(connection);
+		}
+		return;
 	}
 	if (connection->active < 0) {
 		connection->sync_due = true;

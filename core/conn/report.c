@@ -51,9 +51,8 @@ static void describe_paths(const struct sb_connection *connection, char *text, s
 
 	text[0] = '\0';
 	for (int i = 0; i < connection->path_count && used < bytes; i++) {
-		used += (size_t)snprintf(text + used, bytes - used, "%s%s/%u %s", i > 0 ? ", " : "",
-					 connection->path[i].port->device->name,
-					 connection->path[i].port->number,
+		used += (size_t)snprintf(text + used, bytes - used, "%s%s %s", i > 0 ? ", " : "",
+					 sb_path_name(&connection->path[i]),
 					 phase_name(connection->path[i].phase));
 	}
 }
@@ -78,7 +77,7 @@ static void stop_all(struct sb_connection *connection)
 void sb_connection_fail(struct sb_connection *connection, int error, const char *format, ...)
 {
 	struct sb_control message;
-	char reason[300], paths[160];
+	char reason[300], paths[640];
 	va_list arguments;
 
 	if (connection->failed != 0) {
@@ -96,7 +95,9 @@ void sb_connection_fail(struct sb_connection *connection, int error, const char 
 	atomic_store_explicit(&connection->decided, true, memory_order_release);
 	sb_warn("%s", connection->error);
 	sb_connection_event(connection, SB_EVENT_ERROR, NULL, 0, reason);
-	if (connection->handshake > 0 && !connection->oob_gone) {
+	if (!connection->oob_gone) {
+		/* Also before the handshake is over: a peer of another version waits for an answer.
+		 */
 		sb_control_init(connection, &message, SB_CONTROL_ERROR);
 		message.error = error;
 		snprintf(message.text, sizeof(message.text), "%.*s", (int)sizeof(message.text) - 1,

@@ -71,7 +71,7 @@ static bool find_cts(struct sb_connection *connection, uint64_t seq, struct sb_c
 /* Where a group goes whose named path is not usable here. */
 static int usable_path(const struct sb_connection *connection, int named)
 {
-	if (sb_path_up(&connection->path[named])) {
+	if (sb_path_up(&connection->path[named]) || SB_MUTANT(NO_EPOCH_CHECK)) {
 		return named;
 	}
 	return connection->new_path >= 0 ? connection->new_path : named;
@@ -113,7 +113,8 @@ static bool open_group(struct sb_connection *connection, struct sb_send_group *g
 		sb_send_acknowledged(connection,
 				     known + (uint16_t)(last->received - (uint16_t)known));
 	}
-	if (last->path != connection->active) {
+	/* A path that this end has lost meanwhile is not gone on with: its FAULT is out. */
+	if (last->path != connection->active && sb_path_up(&connection->path[last->path])) {
 		int preferred = connection->settings.force_backup ? 1 : 0;
 		bool back = connection->active >= 0 && last->path == preferred;
 

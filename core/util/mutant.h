@@ -14,7 +14,7 @@
 	MUTANT(RESUME_WITHOUT_SET, "SYNC carries resume without the received set")                 \
 	MUTANT(ROLLBACK_EVERYTHING, "everything not received is rolled back")                      \
 	MUTANT(ROLLBACK_BY_OWN_VIEW, "the sender rolls back by its own view of the paths")         \
-	MUTANT(NO_EPOCH_CHECK, "CTS of any epoch are taken")                                       \
+	MUTANT(NO_EPOCH_CHECK, "CTS of any epoch are taken, and the path that they name")          \
 	MUTANT(NO_SEQ_CHECK, "records are credited to the oldest open receive")                    \
 	MUTANT(OLD_EPOCH_REFUSED, "records of an older epoch are refused")                         \
 	MUTANT(SHARED_CTS_RING, "one CTS ring for all paths, and no fence at the sender")          \
