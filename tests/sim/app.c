@@ -80,6 +80,8 @@ void app_plan(struct schedule *schedule, int link)
 	} else {
 		app->slot_bytes = (size_t)random_between(random, 64, 12000);
 	}
+	/* Where something has to happen during traffic, it has to last until that comes. */
+	app->pause_percent = schedule->step.wanted || schedule->sim_case != NULL ? 40 : 2;
 	app->pause_most = random_chance(random, 80) ? 8 * SB_MS : 60 * SB_MS;
 	app->slots = (uint32_t)random_between(random, SB_GROUP_MAX, 40);
 	app->window = (uint32_t)random_between(random, 1, 32);
@@ -100,11 +102,25 @@ void app_plan(struct schedule *schedule, int link)
 	memset(app->arena, POISON, app->slots * app->slot_bytes);
 }
 
+/* An end was told of an error. */
+static void told(struct schedule *schedule, struct end *end, int result, const char *what)
+{
+	end->result = result;
+	schedule_trace(schedule, "link %d %s: %s: %d %s", end->link,
+		       end->is_sender ? "sender" : "receiver", what, result,
+		       sb_connection_error(end->connection));
+	if (!schedule->errors_allowed) {
+		schedule_fail(schedule, "link %d: %s: %d %s", end->link, what, result,
+			      sb_connection_error(end->connection));
+	}
+}
+
 void app_start(struct schedule *schedule, int link)
 {
 	struct link *self = &schedule->link[link];
 	struct app *app = &self->app;
 	uint8_t *at = app->source;
+	int status;
 
 	for (uint32_t i = 0; i < app->group_count; i++) {
 		for (uint32_t j = 0; j < app->groups[i].count; j++) {
@@ -118,11 +134,15 @@ void app_start(struct schedule *schedule, int link)
 			at += bytes;
 		}
 	}
-	if (sb_register(self->sender.connection, app->source, app->source_bytes, SB_MEMORY_HOST,
-			&app->source_memory) != 0 ||
-	    sb_register(self->receiver.connection, app->arena, app->slots * app->slot_bytes,
-			SB_MEMORY_HOST, &app->arena_memory) != 0) {
-		schedule_fail(schedule, "link %d: memory could not be registered", link);
+	status = sb_register(self->sender.connection, app->source, app->source_bytes,
+			     SB_MEMORY_HOST, &app->source_memory);
+	if (status != 0) {
+		told(schedule, &self->sender, status, "sb_register");
+	}
+	status = sb_register(self->receiver.connection, app->arena, app->slots * app->slot_bytes,
+			     SB_MEMORY_HOST, &app->arena_memory);
+	if (status != 0) {
+		told(schedule, &self->receiver, status, "sb_register");
 	}
 }
 
@@ -213,10 +233,8 @@ static bool test_sends(struct schedule *schedule, int link)
 			}
 			result = sb_test(message->send_request, &done, &bytes);
 			if (result != 0) {
-				schedule_fail(schedule, "link %d: send of group %u failed: %d %s",
-					      link, i, result,
-					      sb_connection_error(
-						      schedule->link[link].sender.connection));
+				told(schedule, &schedule->link[link].sender, result,
+				     "a send failed");
 				return false;
 			}
 			if (done) {
@@ -245,7 +263,8 @@ bool app_send(struct schedule *schedule, int link)
 		return false;
 	}
 	moved = test_sends(schedule, link);
-	while (app->sending < app->group_count && schedule->failure[0] == '\0') {
+	while (app->sending < app->group_count && schedule->failure[0] == '\0' &&
+	       self->sender.result == 0) {
 		struct group *group = &app->groups[app->sending];
 		uint32_t index = group->send_order[app->sending_index];
 		struct message *message = &group->message[index];
@@ -254,8 +273,7 @@ bool app_send(struct schedule *schedule, int link)
 				     message->bytes, message->tag, app->source_memory, &request);
 
 		if (result != 0) {
-			schedule_fail(schedule, "link %d: sb_send: %d %s", link, result,
-				      sb_connection_error(self->sender.connection));
+			told(schedule, &self->sender, result, "sb_send");
 			return false;
 		}
 		if (request == NULL) {
@@ -268,8 +286,7 @@ bool app_send(struct schedule *schedule, int link)
 			app->sending_index = 0;
 			app->sending++;
 		}
-		/* With a fault at a step, traffic has to last until that step comes. */
-		if (random_chance(&schedule->random, schedule->step.wanted ? 40 : 2)) {
+		if (random_chance(&schedule->random, app->pause_percent)) {
 			app->send_pause_until =
 				schedule_now(schedule) +
 				random_between(&schedule->random, 0, app->pause_most);
@@ -325,10 +342,7 @@ static bool test_receives(struct schedule *schedule, int link)
 		}
 		result = sb_test(group->recv_request, &done, bytes);
 		if (result != 0) {
-			schedule_fail(
-				schedule, "link %d: receive of group %u failed: %d %s", link, i,
-				result,
-				sb_connection_error(schedule->link[link].receiver.connection));
+			told(schedule, &schedule->link[link].receiver, result, "a receive failed");
 			return false;
 		}
 		if (done) {
@@ -392,8 +406,7 @@ static bool post_receive(struct schedule *schedule, int link)
 	result = sb_recv(self->receiver.connection, (int)group->count, data, bytes, tags, memory,
 			 &group->recv_request);
 	if (result != 0) {
-		schedule_fail(schedule, "link %d: sb_recv: %d %s", link, result,
-			      sb_connection_error(self->receiver.connection));
+		told(schedule, &self->receiver, result, "sb_recv");
 		return false;
 	}
 	if (group->recv_request == NULL) {
@@ -418,7 +431,8 @@ bool app_recv(struct schedule *schedule, int link)
 	}
 	moved = test_receives(schedule, link);
 	while (app->posted < app->group_count && app->posted - app->received < app->window &&
-	       schedule->failure[0] == '\0' && post_receive(schedule, link)) {
+	       schedule->failure[0] == '\0' && schedule->link[link].receiver.result == 0 &&
+	       post_receive(schedule, link)) {
 		moved = true;
 		if (random_chance(&schedule->random, 2)) {
 			app->recv_pause_until =

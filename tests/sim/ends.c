@@ -10,7 +10,9 @@
 
 static uint64_t io_now(void *context)
 {
-	return schedule_now(((struct end *)context)->schedule);
+	const struct schedule *schedule = ((struct end *)context)->schedule;
+
+	return schedule_now(schedule) + schedule->clock_ahead;
 }
 
 static uint32_t io_random(void *context)
@@ -41,6 +43,7 @@ static const char *event_name(enum sb_event_kind kind)
 static void check_event(struct end *end, const struct sb_event *event)
 {
 	struct schedule *schedule = end->schedule;
+	uint64_t now = schedule_now(schedule);
 	const struct sb_port *port =
 		event->port < 0 ? NULL : schedule->context[end->host]->ports[event->port];
 
@@ -53,7 +56,7 @@ static void check_event(struct end *end, const struct sb_event *event)
 				      end->link, event->path);
 		}
 		if (end->is_sender && end->proven[event->path]) {
-			end->lost_at[event->path] = event->time_ns;
+			end->lost_at[event->path] = now;
 			end->lost[event->path] = event->incarnation;
 		}
 		break;
@@ -68,14 +71,14 @@ static void check_event(struct end *end, const struct sb_event *event)
 		break;
 	case SB_EVENT_FENCED:
 		if (end->proven[event->path]) {
-			end->fenced_at[event->path] = event->time_ns;
+			end->fenced_at[event->path] = now;
 			end->proven[event->path] = false;
 		}
 		break;
 	case SB_EVENT_REBUILD:
-		end->rebuilt_at[event->path] = event->time_ns;
+		end->rebuilt_at[event->path] = now;
 		if (end->fenced_at[event->path] != 0 &&
-		    event->time_ns - end->fenced_at[event->path] < schedule->settings.holddown) {
+		    now - end->fenced_at[event->path] < schedule->settings.holddown) {
 			schedule_fail(schedule, "link %d: path %d is rebuilt within its hold-down",
 				      end->link, event->path);
 		}
@@ -90,6 +93,9 @@ static void check_event(struct end *end, const struct sb_event *event)
 		}
 		break;
 	case SB_EVENT_ERROR:
+		if (schedule->errors_allowed) {
+			break;
+		}
 		schedule_fail(schedule, "link %d: a false error: %s", end->link,
 			      sb_connection_error(end->connection));
 		break;
@@ -105,6 +111,7 @@ static void io_event(void *context, const struct sb_event *event)
 	schedule_trace(end->schedule, "link %d %s: %s path %d incarnation %u epoch %u count %u: %s",
 		       end->link, event->is_sender ? "sender" : "receiver", event_name(event->kind),
 		       event->path, event->incarnation, event->epoch, event->count, event->cause);
+	end->seen[event->kind]++;
 	steps_event(end->schedule, event);
 	check_event(end, event);
 }

@@ -124,7 +124,7 @@ void faults_plan(struct schedule *schedule)
 	struct random *random = &schedule->random;
 	uint64_t start = schedule_now(schedule);
 	uint64_t span = random_between(random, 1 * SB_MS, 250 * SB_MS);
-	int count = (int)random_between(random, 0, random_chance(random, 20) ? FAULTS_MAX : 5);
+	int count = (int)random_between(random, 0, random_chance(random, 20) ? FAULTS_DRAWN : 5);
 
 	if (random_chance(random, 10)) {
 		plan_ghosts(schedule, start);
@@ -153,7 +153,17 @@ static void describe(struct schedule *schedule, const struct fault *fault, char 
 		snprintf(text, bytes, "blackhole");
 		break;
 	case FAULT_LOSS:
-		snprintf(text, bytes, "loss=%u%%", percent);
+		if (fault->ppm != 0) {
+			snprintf(text, bytes, "loss=%g", fault->ppm / 1e6);
+		} else {
+			snprintf(text, bytes, "loss=%u%%", percent);
+		}
+		break;
+	case FAULT_STUCK:
+		snprintf(text, bytes, "stuck");
+		break;
+	case FAULT_UNWRITTEN:
+		snprintf(text, bytes, "unwritten");
 		break;
 	case FAULT_DELAY:
 		snprintf(text, bytes, "delay=%uus",
@@ -198,6 +208,10 @@ static void impair(struct schedule *schedule, const struct fault *fault, bool on
 	}
 	if (result != 0) {
 		schedule_fail(schedule, "the world refuses a fault: %s", error);
+	}
+	if (fault->end_unseen && !on) {
+		schedule->events_lost = true;
+		return;
 	}
 	ports_changed(schedule);
 }

@@ -3,6 +3,7 @@
  * conn_sim --seeds FIRST:LAST [--jobs N] [--mutant NAME]
  * conn_sim --seed N [--trace] [--mutant NAME]
  *     --rxe            with either: the devices have the ways of Linux rxe, whatever the seed says
+ * conn_sim --case NAME [--trace] | --cases | --list     one named case, all, their names
  * conn_sim --steps     a second fault at each step of the protocol
  * conn_sim_mutants --mutants LIMIT [NAME]     each mutant has to be noticed within that many seeds
  * Exit status: 0 no violation, 1 a violation (its seed and how to replay it are printed), 2 usage.
@@ -27,7 +28,8 @@ static void usage(void)
 {
 	fprintf(stderr, "usage: conn_sim --seeds FIRST:LAST [--jobs N] [--rxe] [--mutant NAME]\n"
 			"       conn_sim --seed N [--trace] [--rxe] [--mutant NAME]\n"
-			"       conn_sim --steps\n"
+			"       conn_sim --case NAME [--trace] | --cases | --list\n"
+			"       conn_sim --steps [--trace]\n"
 			"       conn_sim_mutants --mutants LIMIT [NAME]\n");
 	exit(2);
 }
@@ -42,20 +44,30 @@ static uint64_t number(const char *text, char **end)
 	return value;
 }
 
+static int run_cases(const char *name, bool trace)
+{
+	int failed = cases_run(name, trace);
+
+	if (failed < 0) {
+		fprintf(stderr, "conn_sim: there is no case \"%s\"\n", name);
+		return 2;
+	}
+	return failed != 0;
+}
+
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"seeds", required_argument, NULL, 's'},
-						{"seed", required_argument, NULL, 'n'},
-						{"jobs", required_argument, NULL, 'j'},
-						{"trace", no_argument, NULL, 't'},
-						{"rxe", no_argument, NULL, 'r'},
-						{"steps", no_argument, NULL, 'S'},
-						{"mutant", required_argument, NULL, 'm'},
-						{"mutants", required_argument, NULL, 'M'},
-						{NULL, 0, NULL, 0}};
-	uint64_t first = 1, last = 0, jobs = 1, limit;
+	static const struct option options[] = {
+		{"seeds", required_argument, NULL, 's'},   {"seed", required_argument, NULL, 'n'},
+		{"jobs", required_argument, NULL, 'j'},    {"trace", no_argument, NULL, 't'},
+		{"rxe", no_argument, NULL, 'r'},           {"steps", no_argument, NULL, 'S'},
+		{"case", required_argument, NULL, 'c'},    {"cases", no_argument, NULL, 'C'},
+		{"list", no_argument, NULL, 'l'},          {"mutant", required_argument, NULL, 'm'},
+		{"mutants", required_argument, NULL, 'M'}, {NULL, 0, NULL, 0}};
+	uint64_t first = 1, last = 0, jobs = 1, limit = 0;
 	struct runner_ways ways = {.mutant = "", .program = argv[0]};
-	int option;
+	const char *name = NULL;
+	int option, what = 0;
 	char *end;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -88,20 +100,42 @@ int main(int argc, char **argv)
 			}
 			ways.mutant = optarg;
 			break;
+		case 'c':
+			name = optarg;
+			/* fall through */
+		case 'C':
+		case 'l':
 		case 'S':
-			sb_log_set(quiet, NULL);
-			return steps_run(ways.trace) != 0;
+			what = option;
+			break;
 		case 'M':
-			sb_log_set(quiet, NULL);
 			limit = number(optarg, &end);
-			return mutants_run(limit, optind < argc ? argv[optind] : NULL);
+			what = option;
+			break;
 		default:
 			usage();
 		}
 	}
-	if (optind != argc || last < first || (ways.trace && jobs > 1)) {
+	if (what == 'M' && optind < argc) {
+		name = argv[optind++];
+	}
+	if (optind != argc || (what == 0 && last < first) || (ways.trace && jobs > 1)) {
 		usage();
 	}
 	sb_log_set(quiet, NULL);
+	switch (what) {
+	case 'c':
+	case 'C':
+		return run_cases(name, ways.trace);
+	case 'l':
+		cases_list();
+		return 0;
+	case 'S':
+		return steps_run(ways.trace) != 0;
+	case 'M':
+		return mutants_run(limit, name);
+	default:
+		break;
+	}
 	return runner_run(first, last, (int)jobs, &ways);
 }

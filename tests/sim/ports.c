@@ -11,7 +11,7 @@
 void ports_changed(struct schedule *schedule)
 {
 	/* Now and then the events are lost and only the poll finds out. */
-	if (random_chance(&schedule->random, 15)) {
+	if (random_chance(&schedule->random, schedule->events_lost_percent)) {
 		schedule->events_lost = true;
 	} else {
 		schedule->next_events = 0;

@@ -61,7 +61,9 @@ static uint64_t next_due(const struct schedule *schedule, bool with_apps)
 	for (int i = 0; i < schedule->link_count; i++) {
 		const struct link *link = &schedule->link[i];
 
-		due = earlier(due, earlier(link->sender.due, link->receiver.due));
+		due = earlier(due, link->sender.connection != NULL ? link->sender.due : SB_NEVER);
+		due = earlier(due,
+			      link->receiver.connection != NULL ? link->receiver.due : SB_NEVER);
 		due = earlier(due, earlier(socket_due(&link->sender), socket_due(&link->receiver)));
 		if (with_apps) {
 			due = earlier(due, earlier(link->next_send, link->next_recv));
@@ -72,14 +74,16 @@ static uint64_t next_due(const struct schedule *schedule, bool with_apps)
 
 static void tick(struct end *end, uint64_t now)
 {
+	uint64_t ahead = end->schedule->clock_ahead;
+
 	if (end->connection != NULL && end->due <= now) {
 		/* wake() during the tick asks for another one. */
 		end->due = SB_NEVER;
-		uint64_t next = sb_connection_tick(end->connection, now);
+		uint64_t next = sb_connection_tick(end->connection, now + ahead);
 
+		next = next == SB_NEVER ? next : next < ahead ? 0 : next - ahead;
+		end->due = earlier(end->due, next);
 		/* A monitor is never quite on time. */
-		end->due =
-			earlier(end->due, next) == 0 ? now + 20 * SB_US : earlier(end->due, next);
 		if (end->due <= now) {
 			end->due = now + 20 * SB_US;
 		}
@@ -89,10 +93,14 @@ static void tick(struct end *end, uint64_t now)
 static void visit(struct schedule *schedule, int index, bool sender, uint64_t now)
 {
 	struct link *link = &schedule->link[index];
+	const struct end *end = sender ? &link->sender : &link->receiver;
 	uint64_t *next = sender ? &link->next_send : &link->next_recv;
 	uint64_t *gap = sender ? &link->send_gap : &link->recv_gap;
 	bool moved;
 
+	if (end->connection == NULL || end->result != 0) {
+		*next = SB_NEVER;
+	}
 	if (now < *next) {
 		return;
 	}
@@ -107,7 +115,8 @@ static void check_heard(struct schedule *schedule, struct link *link, uint64_t n
 	for (int i = 0; i < SB_PATHS_MAX; i++) {
 		struct end *sender = &link->sender;
 
-		if (sender->lost_at[i] == 0) {
+		if (sender->lost_at[i] == 0 || sender->result != 0 ||
+		    link->receiver.connection == NULL || link->receiver.connection->failed != 0) {
 			continue;
 		}
 		if (link->receiver.connection->path[i].fenced >= sender->lost[i]) {
@@ -214,58 +223,142 @@ static bool all_returned(const struct schedule *schedule)
 	return faults_due(schedule) == SB_NEVER;
 }
 
-/* ---- one schedule ---- */
-
-static void run(struct schedule *schedule)
+/* Every end knows: it has failed, or there is nothing left to do. */
+static bool all_arrived_or_failed(const struct schedule *schedule)
 {
-	uint64_t start = schedule_now(schedule);
-	bool faults_from_start = !schedule->step.wanted && random_chance(&schedule->random, 20);
-
-	if (faults_from_start) {
-		faults_plan(schedule);
-	}
-	if (!run_until(schedule, all_ready, false,
-		       earlier(faults_over(schedule), SB_NEVER - FINISH_WITHIN) + start +
-			       FINISH_WITHIN)) {
-		schedule_fail(schedule, "no connection within %llu s", FINISH_WITHIN / SB_S);
-		return;
-	}
 	for (int i = 0; i < schedule->link_count; i++) {
+		const struct link *link = &schedule->link[i];
+		const struct app *app = &link->app;
+		bool sent = app->sending == app->group_count && app->sends_open == 0;
+
+		if ((!sent && link->sender.result == 0) ||
+		    (app->received != app->group_count && link->receiver.result == 0)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool never(const struct schedule *schedule)
+{
+	(void)schedule;
+	return false;
+}
+
+/* ---- a course ---- */
+
+static uint64_t after_faults(const struct schedule *schedule, uint64_t more)
+{
+	uint64_t now = schedule_now(schedule), over = faults_over(schedule);
+
+	return (over > now ? over : now) + more;
+}
+
+void schedule_connect(struct schedule *schedule)
+{
+	if (!run_until(schedule, all_ready, false, after_faults(schedule, FINISH_WITHIN))) {
+		schedule_fail(schedule, "no connection within %llu s", FINISH_WITHIN / SB_S);
+	}
+	for (int i = 0; i < schedule->link_count && schedule->failure[0] == '\0'; i++) {
 		app_start(schedule, i);
 	}
-	if (schedule->step.wanted) {
-		steps_plan(schedule);
-	} else if (!faults_from_start) {
-		faults_plan(schedule);
-	}
-	start = schedule_now(schedule);
-	if (!run_until(schedule, all_arrived, true,
-		       (faults_over(schedule) > start ? faults_over(schedule) : start) +
-			       FINISH_WITHIN)) {
+}
+
+void schedule_traffic(struct schedule *schedule)
+{
+	if (!run_until(schedule, all_arrived, true, after_faults(schedule, FINISH_WITHIN))) {
 		schedule_fail(schedule,
 			      "hang: not everything arrived within %llu s after the last fault",
 			      FINISH_WITHIN / SB_S);
+	}
+}
+
+void schedule_traffic_or_errors(struct schedule *schedule)
+{
+	if (!run_until(
+		    schedule, all_arrived_or_failed, true,
+		    after_faults(schedule, schedule->settings.all_down_timeout + FINISH_WITHIN))) {
+		schedule_fail(schedule, "hang: neither all arrived nor an error at each end");
+	}
+}
+
+void schedule_return(struct schedule *schedule)
+{
+	if (!run_until(schedule, all_returned, true, after_faults(schedule, RETURN_WITHIN))) {
+		schedule_fail(schedule, "traffic has not returned to the preferred path");
+	}
+}
+
+void schedule_pass(struct schedule *schedule, bool with_apps, uint64_t duration)
+{
+	run_until(schedule, never, with_apps, schedule_now(schedule) + duration);
+}
+
+uint32_t schedule_seen(const struct schedule *schedule, bool senders, enum sb_event_kind kind)
+{
+	uint32_t count = 0;
+
+	for (int i = 0; i < schedule->link_count; i++) {
+		count += (senders ? schedule->link[i].sender : schedule->link[i].receiver)
+				 .seen[kind];
+	}
+	return count;
+}
+
+static void plan(struct schedule *schedule)
+{
+	if (schedule->step.wanted) {
+		steps_plan(schedule);
+	} else if (schedule->sim_case == NULL) {
+		faults_plan(schedule);
+	} else if (schedule->sim_case->plan != NULL) {
+		schedule->sim_case->plan(schedule);
+	}
+}
+
+static void run(struct schedule *schedule)
+{
+	bool early = schedule->sim_case != NULL
+			     ? schedule->sim_case->at_connect
+			     : !schedule->step.wanted && random_chance(&schedule->random, 20);
+
+	if (schedule->sim_case != NULL && schedule->sim_case->course != NULL) {
+		schedule->sim_case->course(schedule);
 		return;
 	}
-	start = schedule_now(schedule);
-	if (!run_until(schedule, all_returned, true,
-		       (faults_over(schedule) > start ? faults_over(schedule) : start) +
-			       RETURN_WITHIN)) {
-		schedule_fail(schedule, "traffic has not returned to the preferred path");
+	if (early) {
+		plan(schedule);
+	}
+	schedule_connect(schedule);
+	if (!early && schedule->failure[0] == '\0') {
+		plan(schedule);
+	}
+	if (schedule->failure[0] == '\0') {
+		schedule_traffic(schedule);
+	}
+	if (schedule->failure[0] == '\0') {
+		schedule_return(schedule);
 	}
 }
 
 int schedule_run(struct schedule *schedule, uint64_t seed, bool trace)
 {
-	struct step step = schedule->step;
-	bool rxe = schedule->rxe;
+	const struct schedule wanted = {.seed = seed,
+					.trace = trace,
+					.random = {seed},
+					.step = schedule->step,
+					.sim_case = schedule->sim_case,
+					.rxe = schedule->rxe};
 
-	*schedule = (struct schedule){
-		.seed = seed, .trace = trace, .random = {seed}, .step = step, .rxe = rxe};
+	*schedule = wanted;
 	schedule->step.hit = false;
 	schedule_set_up(schedule);
 	if (schedule->failure[0] == '\0') {
 		run(schedule);
+	}
+	if (schedule->sim_case != NULL && schedule->sim_case->missed != NULL &&
+	    schedule->failure[0] == '\0') {
+		schedule->missed = schedule->sim_case->missed(schedule);
 	}
 	schedule_tear_down(schedule);
 	return schedule->failure[0] != '\0';

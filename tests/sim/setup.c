@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "util/clock.h"
@@ -25,6 +26,7 @@ static struct sim_world_options draw_options(struct schedule *schedule)
 	struct sim_world_options options = {
 		.flush_on_port_down = random_chance(random, 30),
 		.retry_seven_infinite = random_chance(random, 30),
+		.vague_errors = random_chance(random, 50),
 		.gid_moves_on_return = random_chance(random, 30),
 		.placement_ns = random_chance(random, 50) ? random_between(random, 50, 5000) : 0,
 		/* Two connections have two queue pairs of each device. */
@@ -60,20 +62,29 @@ static void draw_settings(struct schedule *schedule)
 	};
 }
 
-static int open_host(struct schedule *schedule, int host, bool retry_for_ever)
+static int open_host(struct schedule *schedule, int host)
 {
 	const struct sb_verbs verbs = SB_VERBS_LINKED;
 	const struct sb_options options = {.failover = 1};
 	int result;
 
 	sim_world_enter(schedule->world, (uint32_t)host);
+	if (schedule->devices[host] != NULL) {
+		setenv("NCCL_IB_HCA", schedule->devices[host], 1);
+	}
 	result = sb_context_open_manual(&verbs, &options, &schedule->context[host]);
+	unsetenv("NCCL_IB_HCA");
 	if (result != 0) {
 		schedule_fail(schedule, "host %d: no context: %d", host, result);
 		return result;
 	}
-	for (int i = 0; retry_for_ever && i < schedule->context[host]->device_count; i++) {
-		schedule->context[host]->devices[i]->settings.retry_count = 7;
+	for (int i = 0; i < schedule->context[host]->device_count; i++) {
+		struct sb_verbs_settings *settings = &schedule->context[host]->devices[i]->settings;
+
+		settings->timeout =
+			schedule->rc_timeout != 0 ? schedule->rc_timeout : settings->timeout;
+		settings->retry_count =
+			schedule->rc_retries != 0 ? schedule->rc_retries : settings->retry_count;
 	}
 	ports_begin(schedule, host);
 	return 0;
@@ -96,13 +107,18 @@ void schedule_set_up(struct schedule *schedule)
 {
 	struct random *random = &schedule->random;
 	struct sim_world_options options = draw_options(schedule);
-	/* The limit is what else may end a queue pair that got stuck. */
-	bool retry_for_ever = options.retry_seven_infinite && random_chance(random, 60);
 
+	if (options.retry_seven_infinite && (random_chance(random, 60) || schedule->rxe)) {
+		schedule->rc_retries = 7; /* the limit may not be what ends a stall */
+	}
 	schedule->rails = (int)random_between(random, 2, RAILS_MAX);
-	schedule->link_count = (int)random_between(random, 1, LINKS_MAX);
+	schedule->link_count = (int)random_between(random, 1, LINKS_DRAWN);
 	schedule->die_rail = (int)random_between(random, 0, (uint64_t)schedule->rails - 1);
+	schedule->events_lost_percent = 15;
 	draw_settings(schedule);
+	if (schedule->sim_case != NULL && schedule->sim_case->settings != NULL) {
+		schedule->sim_case->settings(schedule, &options);
+	}
 	if (sim_world_create(random_next(random), HOSTS, (uint32_t)schedule->rails, &options,
 			     &schedule->world) != 0) {
 		schedule_fail(schedule, "no world");
@@ -110,7 +126,7 @@ void schedule_set_up(struct schedule *schedule)
 	}
 	sim_world_observe(schedule->world, observe, schedule);
 	for (int host = 0; host < HOSTS; host++) {
-		if (open_host(schedule, host, retry_for_ever || schedule->rxe) != 0) {
+		if (open_host(schedule, host) != 0) {
 			return;
 		}
 	}

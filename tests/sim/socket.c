@@ -32,6 +32,9 @@ int socket_send(struct end *from, const void *bytes, size_t n)
 	piece->bytes = n;
 	piece->next = NULL;
 	memcpy(piece->data, bytes, n);
+	if (schedule->sim_case != NULL && schedule->sim_case->tamper != NULL) {
+		schedule->sim_case->tamper(from, piece->data, n);
+	}
 	if (way->last != NULL) {
 		way->last->next = piece;
 	} else {

@@ -61,8 +61,8 @@ void steps_event(struct schedule *schedule, const struct sb_event *event)
 		return;
 	}
 	step->hit = true;
-	second->begin = event->time_ns;
-	second->end = event->time_ns + 30 * SB_MS;
+	second->begin = schedule_now(schedule);
+	second->end = second->begin + 30 * SB_MS;
 }
 
 /* NULL: every schedule went well, and in one at least the second fault hit its step. */

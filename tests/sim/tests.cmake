@@ -15,6 +15,17 @@ add_test(NAME conn_sim_steps COMMAND conn_sim --steps)
 set_tests_properties(conn_sim_steps PROPERTIES TIMEOUT 300 LABELS simulation)
 add_test(NAME conn_sim COMMAND conn_sim --seeds ${CONN_SIM_SEEDS})
 set_tests_properties(conn_sim PROPERTIES TIMEOUT 900 LABELS simulation)
+# Each named case is a test of its own.
+set(CONN_SIM_CASES ${CMAKE_CURRENT_LIST_DIR}/cases_faults.c ${CMAKE_CURRENT_LIST_DIR}/cases_life.c)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CONN_SIM_CASES})
+foreach(source ${CONN_SIM_CASES})
+  file(STRINGS ${source} lines REGEX "\\.name = \"")
+  foreach(line ${lines})
+    string(REGEX REPLACE ".*\\.name = \"([a-z0-9_]+)\".*" "\\1" name "${line}")
+    add_test(NAME conn_sim_case_${name} COMMAND conn_sim --case ${name})
+    set_tests_properties(conn_sim_case_${name} PROPERTIES TIMEOUT 300 LABELS simulation)
+  endforeach()
+endforeach()
 add_test(NAME conn_sim_rxe COMMAND conn_sim --rxe --seeds ${CONN_SIM_RXE_SEEDS})
 set_tests_properties(conn_sim_rxe PROPERTIES TIMEOUT 900 LABELS simulation)
 
@@ -35,3 +46,7 @@ if(NOT SB_SANITIZE)
   set_tests_properties(conn_sim_jobs PROPERTIES TIMEOUT 300 LABELS simulation
     PASS_REGULAR_EXPRESSION "replay: .*conn_sim_mutants --mutant COMPLETE_ON_POSTING --seed [0-9]+ --trace")
 endif()
+
+# The matrices in tests/README.md name tests that exist.
+add_test(NAME readme_names_tests COMMAND bash ${CMAKE_SOURCE_DIR}/tests/readme.sh ${CMAKE_BINARY_DIR})
+set_tests_properties(readme_names_tests PROPERTIES TIMEOUT 60)

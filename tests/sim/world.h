@@ -14,9 +14,10 @@
 #include "conn/context.h"
 #include "sim_world.h"
 
-#define LINKS_MAX 2 /* connections of a schedule */
-#define RAILS_MAX 4
-#define HOSTS     2
+#define LINKS_MAX   16 /* connections of a schedule */
+#define LINKS_DRAWN 2  /* unless a case wants more */
+#define RAILS_MAX   4
+#define HOSTS       2
 
 struct schedule;
 
@@ -83,6 +84,7 @@ struct app {
 	uint32_t *slot_group, *slot_index; /* whose it is or was last */
 	struct sb_memory *source_memory, *arena_memory;
 	uint64_t send_pause_until, recv_pause_until, pause_most;
+	unsigned pause_percent; /* of sends that are followed by one */
 };
 void app_plan(struct schedule *schedule, int link);
 void app_start(struct schedule *schedule, int link);
@@ -106,19 +108,24 @@ enum fault_kind {
 	FAULT_SLOW,
 	FAULT_FALSE_EVENT, /* the program is told that a healthy port went down, then up */
 	FAULT_SLOW_SOCKET,
-	FAULT_ADDRESS, /* taken away; its GID comes back at another index */
-	FAULT_MTU,     /* down, and back with another MTU */
-	FAULT_ECHO,    /* packets come once more, much later */
-	FAULT_DIE,     /* the device, for good */
-	FAULT_KINDS
+	FAULT_ADDRESS,   /* taken away; its GID comes back at another index */
+	FAULT_MTU,       /* down, and back with another MTU */
+	FAULT_ECHO,      /* packets come once more, much later */
+	FAULT_DIE,       /* the device, for good */
+	FAULT_KINDS,     /* those that are drawn */
+	FAULT_STUCK,     /* queue pairs in ERR stay there */
+	FAULT_UNWRITTEN, /* what arrives is acknowledged and gets lost */
 };
 struct fault {
 	enum fault_kind kind;
 	int host, rail, way;
 	uint64_t begin, end;
+	uint32_t ppm;    /* of a loss; 0: drawn */
+	bool end_unseen; /* the events of its end are lost */
 	bool begun, ended;
 };
-#define FAULTS_MAX 16
+#define FAULTS_MAX   256
+#define FAULTS_DRAWN 16 /* unless a case wants more */
 void faults_plan(struct schedule *schedule);
 
 /* ---- steps.c: a second fault at each step of the protocol, by name instead of by seed ---- */
@@ -145,7 +152,31 @@ bool faults_impassable(const struct schedule *schedule, int rail, uint64_t since
 /* A false event about this port is in force. */
 bool faults_false_event(const struct schedule *schedule, int host, int rail);
 
+/* ---- cases.c: what the field's reports and fault matrices name, each on its own ---- */
+struct sim_case {
+	const char *name;
+	/* Each may be NULL. Settings are changed before the world is made, … */
+	void (*settings)(struct schedule *schedule, struct sim_world_options *options);
+	/* … faults planned when traffic begins, or before the connections are made. */
+	void (*plan)(struct schedule *schedule);
+	bool at_connect;
+	/* Instead of the usual course: connect, traffic, return. */
+	void (*course)(struct schedule *schedule);
+	/* NULL, or what it was about and did not happen; before the connections are closed, if
+	 * nothing was violated. */
+	const char *(*missed)(const struct schedule *schedule);
+	/* What a frame of the control socket becomes on its way. */
+	void (*tamper)(const struct end *from, uint8_t *bytes, size_t n);
+	unsigned seeds; /* schedules; 0: SEEDS_USUAL */
+	bool once;      /* enough if it happens in one of them */
+};
+extern const struct sim_case cases_faults[], cases_life[]; /* each ends with a nameless one */
+/* `name` NULL: all. Returns how many failed; -1: there is none of that name. */
+int cases_run(const char *name, bool trace);
+void cases_list(void);
+
 /* ---- schedule.c ---- */
+#define EVENT_KINDS (SB_EVENT_ERROR + 1)
 struct end {
 	struct schedule *schedule;
 	struct sb_connection *connection;
@@ -159,7 +190,9 @@ struct end {
 	/* Sender: when it lost an incarnation that the receiver has not fenced yet; 0: none. */
 	uint64_t lost_at[SB_PATHS_MAX];
 	uint32_t lost[SB_PATHS_MAX];
-	struct socket_way in; /* what comes from the peer */
+	uint32_t seen[EVENT_KINDS]; /* events so far */
+	int result;                 /* what the application was told when it was an error */
+	struct socket_way in;       /* what comes from the peer */
 	struct end *peer;
 };
 struct link {
@@ -184,6 +217,15 @@ struct schedule {
 	struct fault fault[FAULTS_MAX];
 	int fault_count;
 	struct step step;
+	const struct sim_case *sim_case; /* NULL: all is drawn */
+	const char *devices[HOSTS];      /* which of a host's are used, as NCCL_IB_HCA has it */
+	bool errors_allowed;             /* connections may fail */
+	const char *missed;              /* what the case says at the end */
+	bool survivor_knew, refused;     /* what cases note for their verdict */
+	int probes_at_close;
+	uint64_t clock_ahead; /* of the ends' clock before the world's */
+	uint8_t events_lost_percent;
+	int rc_timeout, rc_retries; /* of queue pairs, as in their attributes; 0: as usual */
 	struct port_view port[HOSTS][RAILS_MAX];
 	uint64_t next_events; /* when ports are looked at next */
 	bool events_lost;     /* those that wait are not seen */
@@ -219,6 +261,16 @@ void schedule_fail(struct schedule *schedule, const char *format, ...)
 void schedule_trace(struct schedule *schedule, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 uint64_t schedule_now(const struct schedule *schedule);
+/* The parts of a course; each fails the schedule if it does not come to its end in time. */
+void schedule_connect(struct schedule *schedule);
+void schedule_traffic(struct schedule *schedule);
+void schedule_return(struct schedule *schedule);
+/* Time passes, with the programs at work or not. */
+void schedule_pass(struct schedule *schedule, bool with_apps, uint64_t duration);
+/* Every end has failed, or all has arrived. */
+void schedule_traffic_or_errors(struct schedule *schedule);
+/* Sum of the events of a kind at all senders or all receivers. */
+uint32_t schedule_seen(const struct schedule *schedule, bool senders, enum sb_event_kind kind);
 
 /* ---- ports.c: what a host's monitor knows of its ports ---- */
 void ports_begin(struct schedule *schedule, int host);
