@@ -5,151 +5,33 @@
  * usage: fabric_speed [SECONDS per figure, default 2]
  */
 #include "fabric.h"
+#include "rc_end.h"
 #include <arpa/inet.h>
-#include <errno.h>
-#include <infiniband/verbs.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define MEMORY            (16 << 20)
 #define UDP_SEGMENT_BYTES 4096
 #define UDP_SEGMENTS      15
 #define ROUNDS            20000
 
 static double seconds = 2;
 
-static double clock_s(void)
+/* Meets the other process over a socket. */
+static void meet(struct end *end, int fd)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static void check(bool good, const char *what)
-{
-	if (!good) {
-		fprintf(stderr, "fabric_speed: %s: %s\n", what, strerror(errno));
-		exit(1);
-	}
-}
-
-/* ---- one end of an RC connection ---- */
-
-struct address {
-	uint32_t qpn, rkey;
-	uint64_t memory;
-	union ibv_gid gid;
-};
-
-struct end {
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	struct ibv_mr *mr;
-	char *memory;
-	struct address own, peer;
-};
-
-static void end_open(struct end *end, const char *host)
-{
-	struct ibv_qp_init_attr init = {.cap = {256, 256, 1, 1, 64}, .qp_type = IBV_QPT_RC};
-	struct ibv_device **list;
-
-	setenv("SWITCHBACK_HOST", host, 1);
-	list = ibv_get_device_list(NULL);
-	check(list && list[0], "no device");
-	end->context = ibv_open_device(list[0]);
-	check(end->context, "open");
-	ibv_free_device_list(list);
-	end->pd = ibv_alloc_pd(end->context);
-	end->cq = ibv_create_cq(end->context, 1024, NULL, NULL, 0);
-	init.send_cq = init.recv_cq = end->cq;
-	end->qp = ibv_create_qp(end->pd, &init);
-	check(posix_memalign((void **)&end->memory, 4096, MEMORY) == 0, "memory");
-	memset(end->memory, 0, MEMORY);
-	end->mr = ibv_reg_mr(end->pd, end->memory, MEMORY,
-			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	check(end->qp && end->mr, "QP or MR");
-	end->own.qpn = end->qp->qp_num;
-	end->own.rkey = end->mr->rkey;
-	end->own.memory = (uintptr_t)end->memory;
-	ibv_query_gid(end->context, 1, 1, &end->own.gid);
-}
-
-static void end_connect(struct end *end, int fd)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-				   .port_num = 1,
-				   .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 	char ready;
 
 	check(write(fd, &end->own, sizeof(end->own)) == sizeof(end->own), "exchange");
 	check(read(fd, &end->peer, sizeof(end->peer)) == sizeof(end->peer), "exchange");
-	check(ibv_modify_qp(end->qp, &attr, mask) == 0, "INIT");
-	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
-		.dest_qp_num = end->peer.qpn,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12,
-		.ah_attr = {.is_global = 1,
-			    .port_num = 1,
-			    .grh = {.dgid = end->peer.gid, .sgid_index = 1, .hop_limit = 64}}};
-	mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	check(ibv_modify_qp(end->qp, &attr, mask) == 0, "RTR");
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-				    .timeout = 14,
-				    .retry_cnt = 7,
-				    .rnr_retry = 7,
-				    .max_rd_atomic = 1};
-	mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-	       IBV_QP_MAX_QP_RD_ATOMIC;
-	check(ibv_modify_qp(end->qp, &attr, mask) == 0, "RTS");
+	end_connect(end);
 	/* Nobody sends before the other can receive. */
 	check(write(fd, "r", 1) == 1 && read(fd, &ready, 1) == 1, "exchange");
-}
-
-static void post_write(struct end *end, size_t offset, uint32_t size, bool in_line)
-{
-	struct ibv_sge sge = {(uintptr_t)end->memory + offset, size, end->mr->lkey};
-	struct ibv_send_wr *bad,
-		wr = {.sg_list = &sge,
-		      .num_sge = 1,
-		      .opcode = IBV_WR_RDMA_WRITE,
-		      .send_flags = IBV_SEND_SIGNALED | (in_line ? IBV_SEND_INLINE : 0)};
-
-	wr.wr.rdma.remote_addr = end->peer.memory + offset;
-	wr.wr.rdma.rkey = end->peer.rkey;
-	check(ibv_post_send(end->qp, &wr, &bad) == 0, "post");
-}
-
-static uint64_t poll_some(struct end *end)
-{
-	struct ibv_wc wc[16];
-	int count = ibv_poll_cq(end->cq, 16, wc);
-
-	for (int i = 0; i < count; i++) {
-		if (wc[i].status != IBV_WC_SUCCESS) {
-			fprintf(stderr, "fabric_speed: completion: %s\n",
-				ibv_wc_status_str(wc[i].status));
-			exit(1);
-		}
-	}
-	return (uint64_t)count;
 }
 
 /* Writes per second of one size, at most `depth` at a time. */
@@ -216,7 +98,7 @@ static void peer_run(int fd)
 	char byte;
 
 	end_open(&end, "1");
-	end_connect(&end, fd);
+	meet(&end, fd);
 	write_latency(&end, false);
 	poll_until(&end, &told);
 	check(read(fd, &byte, 1) == 1, "exchange");
@@ -277,6 +159,107 @@ static double udp_bandwidth(void)
 	close(receiver);
 	close(sender);
 	return gbit;
+}
+
+/* A connected pair of UDP sockets over loopback. */
+static void udp_pair(int fds[2])
+{
+	struct sockaddr_in addresses[2];
+	socklen_t length = sizeof(addresses[0]);
+
+	for (int i = 0; i < 2; i++) {
+		struct sockaddr_in any = {.sin_family = AF_INET,
+					  .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+
+		fds[i] = socket(AF_INET, SOCK_DGRAM, 0);
+		check(bind(fds[i], (struct sockaddr *)&any, length) == 0, "bind");
+		getsockname(fds[i], (struct sockaddr *)&addresses[i], &length);
+	}
+	for (int i = 0; i < 2; i++) {
+		check(connect(fds[i], (struct sockaddr *)&addresses[1 - i], length) == 0,
+		      "connect");
+	}
+}
+
+static double udp_latency(void)
+{
+	char box[8] = "";
+	double start;
+	int fds[2];
+	pid_t pid;
+
+	udp_pair(fds);
+	pid = fork();
+	if (pid == 0) {
+		for (int i = 0; i < ROUNDS; i++) {
+			check(recv(fds[1], box, 8, 0) == 8 && send(fds[1], box, 8, 0) == 8, "udp");
+		}
+		exit(0);
+	}
+	start = clock_s();
+	for (int i = 0; i < ROUNDS; i++) {
+		check(send(fds[0], box, 8, 0) == 8 && recv(fds[0], box, 8, 0) == 8, "udp");
+	}
+	start = clock_s() - start;
+	waitpid(pid, NULL, 0);
+	close(fds[0]);
+	close(fds[1]);
+	return start / ROUNDS / 2 * 1e6;
+}
+
+static volatile sig_atomic_t enough;
+
+static void had_enough(int signal)
+{
+	(void)signal;
+	enough = 1;
+}
+
+/* Datagrams of 8 bytes per second that arrive: one call each, or 64 by segmentation. */
+static double udp_rate(bool segmented)
+{
+	char bytes[64 * 8] = "";
+	struct timeval patience = {.tv_usec = 10000};
+	int one = 1, segment = 8, fds[2], result[2];
+	double rate = 0, start;
+	pid_t pid;
+
+	udp_pair(fds);
+	setsockopt(fds[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	check(pipe(result) == 0, "pipe");
+	if (segmented) {
+		setsockopt(fds[1], IPPROTO_UDP, UDP_GRO, &one, sizeof(one));
+		setsockopt(fds[0], IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment));
+	}
+	pid = fork();
+	if (pid == 0) {
+		uint64_t received = 0;
+
+		signal(SIGTERM, had_enough);
+		start = clock_s();
+		while (!enough) {
+			ssize_t got = recv(fds[1], bytes, sizeof(bytes), 0);
+
+			received += got > 0 ? (uint64_t)got / 8 : 0;
+		}
+		rate = (double)received / (clock_s() - start);
+		check(write(result[1], &rate, sizeof(rate)) == sizeof(rate), "pipe");
+		exit(0);
+	}
+	start = clock_s();
+	while (clock_s() - start < seconds) {
+		if (send(fds[0], bytes, segmented ? sizeof(bytes) : 8, 0) < 0) {
+			sched_yield();
+		}
+	}
+	kill(pid, SIGTERM);
+	check(read(result[0], &rate, sizeof(rate)) == sizeof(rate), "pipe");
+	waitpid(pid, NULL, 0);
+	for (int i = 0; i < 2; i++) {
+		close(fds[i]);
+		close(result[i]);
+	}
+	return rate / 1e6;
 }
 
 /* A connected pair of TCP sockets over loopback. */
@@ -402,8 +385,32 @@ static void row(const char *what, double value, const char *unit, double udp, do
 	fflush(stdout);
 }
 
-static void rc_rows(const char *name, double udp, double tcp64, double tcp1024, double tcp_us,
-		    double tcp_both)
+/* What the others do. */
+struct others {
+	double udp, udp_us, udp_rate, udp_gso_rate, tcp64, tcp1024, tcp_both, tcp_us;
+};
+
+static void others_measure(struct others *others)
+{
+	others->udp = udp_bandwidth();
+	others->udp_us = udp_latency();
+	others->udp_rate = udp_rate(false);
+	others->udp_gso_rate = udp_rate(true);
+	others->tcp64 = tcp_bandwidth(65536);
+	others->tcp1024 = tcp_bandwidth(1 << 20);
+	others->tcp_both = tcp_both_ways();
+	others->tcp_us = tcp_latency();
+	row("UDP GSO/GRO", others->udp, "Gbit/s", 0, 0);
+	row("UDP 8 B one way", others->udp_us, "us", 0, 0);
+	row("UDP 8 B", others->udp_rate, "M/s", 0, 0);
+	row("UDP 8 B, GSO/GRO", others->udp_gso_rate, "M/s", 0, 0);
+	row("TCP 64 KiB", others->tcp64, "Gbit/s", others->udp, 0);
+	row("TCP 1 MiB", others->tcp1024, "Gbit/s", others->udp, 0);
+	row("TCP 1 MiB both ways", others->tcp_both, "Gbit/s", 0, 0);
+	row("TCP 8 B one way", others->tcp_us, "us", others->udp_us, 0);
+}
+
+static void rc_rows(const char *name, const struct others *others)
 {
 	struct end end = {0};
 	int fds[2];
@@ -418,15 +425,17 @@ static void rc_rows(const char *name, double udp, double tcp64, double tcp1024, 
 	}
 	close(fds[1]);
 	end_open(&end, "0");
-	end_connect(&end, fds[0]);
-	row("RC write 8 B one way", write_latency(&end, true), "us", 0, tcp_us);
-	row("RC write 8 B", write_rate(&end, 8, 200) / 1e6, "M/s", 0, 0);
-	row("RC write 64 KiB", write_rate(&end, 65536, 32) * 65536 * 8 / 1e9, "Gbit/s", udp, tcp64);
-	row("RC write 1 MiB", write_rate(&end, 1 << 20, 8) * (1 << 20) * 8 / 1e9, "Gbit/s", udp,
-	    tcp1024);
+	meet(&end, fds[0]);
+	row("RC write 8 B one way", write_latency(&end, true), "us", others->udp_us,
+	    others->tcp_us);
+	row("RC write 8 B", write_rate(&end, 8, 200) / 1e6, "M/s", others->udp_rate, 0);
+	row("RC write 64 KiB", write_rate(&end, 65536, 32) * 65536 * 8 / 1e9, "Gbit/s", others->udp,
+	    others->tcp64);
+	row("RC write 1 MiB", write_rate(&end, 1 << 20, 8) * (1 << 20) * 8 / 1e9, "Gbit/s",
+	    others->udp, others->tcp1024);
 	check(write(fds[0], "b", 1) == 1, "peer");
 	row("RC 1 MiB both ways", write_rate(&end, 1 << 20, 8) * (1 << 20) * 8 / 1e9, "Gbit/s", 0,
-	    tcp_both);
+	    others->tcp_both);
 	check(write(fds[0], "q", 1) == 1, "peer");
 	waitpid(pid, NULL, 0);
 }
@@ -434,28 +443,19 @@ static void rc_rows(const char *name, double udp, double tcp64, double tcp1024, 
 int main(int argc, char **argv)
 {
 	char name[FABRIC_NAME_SIZE], error[FABRIC_ERROR_SIZE];
-	double udp, tcp64, tcp1024, tcp_both, tcp_us;
+	struct others others;
 
 	if (argc > 1 && (seconds = atof(argv[1])) <= 0) {
 		fprintf(stderr, "usage: fabric_speed [SECONDS]\n");
 		return 2;
 	}
-	udp = udp_bandwidth();
-	tcp64 = tcp_bandwidth(65536);
-	tcp1024 = tcp_bandwidth(1 << 20);
-	tcp_both = tcp_both_ways();
-	tcp_us = tcp_latency();
-	row("UDP GSO/GRO", udp, "Gbit/s", 0, 0);
-	row("TCP 64 KiB", tcp64, "Gbit/s", udp, 0);
-	row("TCP 1 MiB", tcp1024, "Gbit/s", udp, 0);
-	row("TCP 1 MiB both ways", tcp_both, "Gbit/s", 0, 0);
-	row("TCP 8 B one way", tcp_us, "us", 0, 0);
+	others_measure(&others);
 	snprintf(name, sizeof(name), "speed-%d", getpid());
 	if (fabric_create(name, 2, 1, NULL, error)) {
 		fprintf(stderr, "fabric_speed: %s\n", error);
 		return 2;
 	}
-	rc_rows(name, udp, tcp64, tcp1024, tcp_us, tcp_both);
+	rc_rows(name, &others);
 	fabric_destroy(name, error);
 	return 0;
 }

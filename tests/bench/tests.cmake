@@ -5,6 +5,13 @@ if(TARGET sim_verbs)
   target_link_libraries(fabric_speed PRIVATE sim_verbs sim_fabric)
   set_target_properties(fabric_speed PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
 
+  add_executable(packet_cost bench/packet_cost.c)
+  target_include_directories(packet_cost PRIVATE ../sim/include)
+  target_link_libraries(packet_cost PRIVATE sim_verbs sim_fabric)
+  set_target_properties(packet_cost PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+  add_test(NAME bench_packet_cost COMMAND packet_cost 65536 200)
+  set_tests_properties(bench_packet_cost PROPERTIES TIMEOUT 60 LABELS bench)
+
   add_executable(connection_cost bench/connection_cost.c)
   target_include_directories(connection_cost PRIVATE ../sim/include ../core)
   target_link_libraries(connection_cost PRIVATE switchback_static sim_fabric)
