@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "util/clock.h"
-#include "util/log.h"
 #include "util/mutant.h"
 #include "util/param.h"
 
@@ -444,61 +443,4 @@ uint64_t sb_connection_tick(struct sb_connection *connection, uint64_t now)
 	atomic_store_explicit(&connection->next_due, next, memory_order_relaxed);
 	(void)sb_watch_calm(connection, now, &look);
 	return earlier(next, look);
-}
-
-/* ---- figures ---- */
-
-static enum sb_path_state state_of(const struct sb_path *path)
-{
-	switch ((enum sb_path_phase)path->phase) {
-	case SB_PHASE_UP:
-		return SB_PATH_UP;
-	case SB_PHASE_DRAINING:
-		return SB_PATH_SUSPECT;
-	case SB_PHASE_DOWN:
-		return SB_PATH_FENCED;
-	default:
-		return SB_PATH_PROVING;
-	}
-}
-
-void sb_connection_info(const struct sb_connection *connection, struct sb_connection_info *info)
-{
-	memset(info, 0, sizeof(*info));
-	info->id = connection->id;
-	info->bundle = connection->parts.bundle;
-	info->part = connection->parts.part;
-	info->parts = connection->parts.parts;
-	info->is_sender = connection->is_sender;
-	info->paths = connection->path_count;
-	info->active = connection->active;
-	info->epoch = connection->epoch;
-	info->failovers = atomic_load(&connection->failovers);
-	info->failbacks = atomic_load(&connection->failbacks);
-	info->replayed = atomic_load(&connection->replayed);
-	info->dropped_records = atomic_load(&connection->dropped_records);
-	memcpy(info->peer, connection->peer, sizeof(info->peer));
-	for (int i = 0; i < connection->path_count; i++) {
-		const struct sb_path *path = &connection->path[i];
-
-		info->path[i] = (struct sb_path_info){
-			.state = state_of(path),
-			.local_port = path->port->index,
-			.remote_port = path->peer_port,
-			.rail = path->port->rail,
-			.incarnation = path->incarnation,
-			.bytes = atomic_load_explicit(&path->bytes, memory_order_relaxed),
-			.messages = atomic_load_explicit(&path->messages, memory_order_relaxed),
-		};
-	}
-}
-
-uint64_t sb_connection_id(const struct sb_connection *connection)
-{
-	return connection->id;
-}
-
-const char *sb_connection_error(const struct sb_connection *connection)
-{
-	return connection->error;
 }

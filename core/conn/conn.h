@@ -413,14 +413,22 @@ static inline uint32_t sb_path_lkey(const struct sb_path *path, const struct sb_
 }
 
 /* send.c */
+static inline struct sb_send_group *sb_send_group_of(struct sb_connection *connection, uint64_t seq)
+{
+	return &connection->group[seq % SB_WINDOW];
+}
+/* Its sends are done. */
+void sb_send_complete(struct sb_send_group *group);
 void sb_send_transmit(struct sb_connection *connection);
 void sb_send_completed(struct sb_connection *connection, struct sb_path *path, uint32_t slot);
-/* Applies a SYNC: completes, rolls back. */
-void sb_send_rollback(struct sb_connection *connection, const struct sb_control *sync);
 /* A send completes when the receiver's count covers it (SEND_ACK). */
 void sb_send_acknowledged(struct sb_connection *connection, uint64_t resume);
 /* Looks at the counts that the receiver wrote on their own. */
 void sb_send_read_counts(struct sb_connection *connection);
+
+/* rollback.c */
+/* Applies a SYNC: completes, rolls back. */
+void sb_send_rollback(struct sb_connection *connection, const struct sb_control *sync);
 
 /* recv.c */
 void sb_recv_record(struct sb_connection *connection, struct sb_path *path, uint32_t imm);
@@ -452,12 +460,14 @@ void sb_failover_sync_ack(struct sb_connection *connection, const struct sb_cont
 uint64_t sb_failover_repeat(struct sb_connection *connection, uint64_t now);
 void sb_failover_stock(struct sb_connection *connection, struct sb_control *message);
 
-/* failback.c */
+/* rebuild.c */
 void sb_failback_down(struct sb_connection *connection, struct sb_path *path);
 uint64_t sb_failback_tick(struct sb_connection *connection, uint64_t now);
 /* The part that runs without ownership: makes and connects queue pairs. */
 void sb_failback_build(struct sb_connection *connection);
 bool sb_failback_build_due(const struct sb_connection *connection);
+
+/* failback.c */
 void sb_failback_rebuild(struct sb_connection *connection, const struct sb_control *message);
 void sb_failback_rebuild_ack(struct sb_connection *connection, const struct sb_control *message);
 void sb_failback_ready(struct sb_connection *connection, const struct sb_control *message);

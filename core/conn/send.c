@@ -1,27 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sender's data path: match a send with its CTS, write data and record, roll back. */
+/* The sender's data path: match a send with its CTS, write data and record. */
 #include "conn/conn.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "util/log.h"
 #include "util/mutant.h"
 
 #define CHUNK_BYTES (256u << 10) /* a completion at least this often shows that a path lives */
 #define CHAIN       16
 #define CTS_LAST    (SB_GROUP_MAX - 1)
 #define LOOK_EVERY  16u /* calls between looks at the rings that had nothing last time */
-
-static struct sb_send_group *group_of(struct sb_connection *connection, uint64_t seq)
-{
-	return &connection->group[seq % SB_WINDOW];
-}
-
-static uint64_t oldest_kept(const struct sb_connection *connection)
-{
-	return connection->head > SB_WINDOW ? connection->head - SB_WINDOW : 1;
-}
 
 /* ---- matching ---- */
 
@@ -142,7 +131,7 @@ static struct sb_send_buffer *match_tag(struct sb_send_group *group, uint32_t ta
 
 static struct sb_send_buffer *find_buffer(struct sb_connection *connection, uint32_t tag)
 {
-	struct sb_send_group *group = group_of(connection, connection->head);
+	struct sb_send_group *group = sb_send_group_of(connection, connection->head);
 
 	if (group->state == SB_SEND_FREE || group->state == SB_SEND_DONE) {
 		struct sb_cts cts;
@@ -179,7 +168,7 @@ static int send_owned(struct sb_connection *connection, const void *data, size_t
 		return sb_connection_result(connection);
 	}
 	connection->free_requests = taken->next_free;
-	group = group_of(connection, connection->head);
+	group = sb_send_group_of(connection, connection->head);
 	*taken = (struct sb_request){.connection = connection,
 				     .kind = SB_REQUEST_SEND,
 				     .seq = connection->head,
@@ -365,7 +354,7 @@ static bool post_group(struct sb_connection *connection, struct sb_path *path,
 	}
 }
 
-static void complete(struct sb_send_group *group)
+void sb_send_complete(struct sb_send_group *group)
 {
 	group->state = SB_SEND_DONE;
 	for (uint32_t i = 0; i < group->count; i++) {
@@ -376,7 +365,7 @@ static void complete(struct sb_send_group *group)
 void sb_send_transmit(struct sb_connection *connection)
 {
 	while (connection->transmit < connection->head && connection->failed == 0) {
-		struct sb_send_group *group = group_of(connection, connection->transmit);
+		struct sb_send_group *group = sb_send_group_of(connection, connection->transmit);
 
 		if (group->state == SB_SEND_POSTED) {
 			struct sb_path *path =
@@ -388,7 +377,7 @@ void sb_send_transmit(struct sb_connection *connection)
 			}
 			group->state = SB_SEND_SENT;
 			if (SB_MUTANT(COMPLETE_ON_POSTING)) {
-				complete(group);
+				sb_send_complete(group);
 			}
 		}
 		connection->transmit++;
@@ -413,7 +402,7 @@ void sb_send_completed(struct sb_connection *connection, struct sb_path *path, u
 	sb_count(&path->bytes, bytes);
 	sb_count(&path->messages, 1);
 	if (!connection->settings.send_ack || group->seq < connection->acked_resume) {
-		complete(group);
+		sb_send_complete(group);
 	}
 }
 
@@ -423,10 +412,11 @@ void sb_send_acknowledged(struct sb_connection *connection, uint64_t resume)
 		return;
 	}
 	while (connection->acked_resume < resume) {
-		struct sb_send_group *group = group_of(connection, connection->acked_resume);
+		struct sb_send_group *group =
+			sb_send_group_of(connection, connection->acked_resume);
 
 		if (group->seq == connection->acked_resume && group->state == SB_SEND_SENT) {
-			complete(group);
+			sb_send_complete(group);
 		}
 		connection->acked_resume++;
 	}
@@ -441,90 +431,5 @@ void sb_send_read_counts(struct sb_connection *connection)
 		if (__atomic_load_n(&count->inverse, __ATOMIC_RELAXED) == ~resume) {
 			sb_send_acknowledged(connection, resume);
 		}
-	}
-}
-
-/* ---- rollback ---- */
-
-static bool covered(const struct sb_control *sync, uint64_t seq)
-{
-	uint64_t bit = seq - sync->resume;
-
-	if (seq < sync->resume) {
-		return true;
-	}
-	return bit < SB_WINDOW && (sync->received[bit / 64] >> (bit % 64) & 1);
-}
-
-/* Returns 1 when the group has to be sent again. */
-static uint32_t settle(struct sb_connection *connection, const struct sb_control *sync,
-		       struct sb_send_group *group)
-{
-	bool fenced = group->started && group->path >= 0 &&
-		      group->incarnation <= sync->fenced[group->path];
-
-	if (SB_MUTANT(ROLLBACK_EVERYTHING)) {
-		fenced = group->started;
-	} else if (SB_MUTANT(ROLLBACK_BY_OWN_VIEW)) {
-		fenced = group->started && group->path >= 0 &&
-			 !sb_path_up(&connection->path[group->path]);
-	}
-
-	if (covered(sync, group->seq)) {
-		if (group->state == SB_SEND_SENT || group->state == SB_SEND_POSTED) {
-			complete(group);
-		}
-		return 0;
-	}
-	if (group->state == SB_SEND_DONE) {
-		if (fenced) {
-			sb_connection_fail(connection, -ENODATA,
-					   "message %llu was acknowledged on %s but never reached "
-					   "the receiver's memory: that NIC lost it "
-					   "(SWITCHBACK_SEND_ACK=1 survives this)",
-					   (unsigned long long)group->seq,
-					   sb_path_name(&connection->path[group->path]));
-		}
-		return 0;
-	}
-	if (fenced) {
-		group->state = SB_SEND_POSTED;
-		group->started = false;
-		group->path = sync->new_path;
-		return 1;
-	}
-	if (group->state == SB_SEND_POSTED && !group->started &&
-	    (group->path < 0 || !sb_path_up(&connection->path[group->path]))) {
-		group->path = sync->new_path;
-	}
-	return 0;
-}
-
-void sb_send_rollback(struct sb_connection *connection, const struct sb_control *sync)
-{
-	uint32_t count = 0;
-
-	for (uint64_t seq = oldest_kept(connection); seq < connection->head; seq++) {
-		struct sb_send_group *group = group_of(connection, seq);
-
-		if (group->seq != seq || group->state == SB_SEND_FREE) {
-			continue;
-		}
-		if (settle(connection, sync, group) != 0) {
-			count++;
-			if (seq < connection->transmit) {
-				connection->transmit = seq;
-			}
-		}
-	}
-	struct sb_send_group *matching = group_of(connection, connection->head);
-
-	if (matching->state == SB_SEND_MATCHING &&
-	    (matching->path < 0 || !sb_path_up(&connection->path[matching->path]))) {
-		matching->path = sync->new_path;
-	}
-	if (count > 0) {
-		sb_count(&connection->replayed, count);
-		sb_connection_event(connection, SB_EVENT_REPLAY, NULL, count, "rolled back");
 	}
 }
