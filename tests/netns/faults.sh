@@ -18,11 +18,15 @@ job_start sendrecv --min-bytes 64K --max-bytes 64K
 
 # moves PORTS FAULT [--way WAY]: the traffic leaves rail 0 and comes back to it.
 moves() {
+	local begin=$SECONDS at=()
 	rails cut "$1" --how "${@:2}" || fail "cut $*"
+	at+=($((SECONDS - begin)))
 	wait_until $patience job_is_on 1 || job_fail "$*: not left"
+	at+=($((SECONDS - begin)))
 	rails restore "$1" || fail "restore after $*"
+	at+=($((SECONDS - begin)))
 	wait_until $patience job_is_on 0 || job_fail "$*: no return"
-	echo "$*: left and came back"
+	echo "$*: cut after ${at[0]} s, left after ${at[1]} s, restored after ${at[2]} s, back after $((SECONDS - begin)) s"
 }
 moves host0.rail0 down
 moves host1.rail0 port-down

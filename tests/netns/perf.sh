@@ -9,8 +9,8 @@ command -v jq >/dev/null || skip "no jq here"
 bridge=bridge
 unshare -n ip link add sbprobe type bridge 2>/dev/null || bridge=router
 rails up --device "$device" --switch $bridge >"$work/up" 2>&1 || fail "up --device $device: $(cat "$work/up")"
-# The command is not nice, as the job is (lib/netns.sh).
-faults=(--fault-command "nice -n -10 $top/netns/rails.sh --name $name")
+# The command is not as nice as the job (lib/netns.sh).
+faults=(--fault-command "nice -n -20 $top/netns/rails.sh --name $name")
 
 # run OPERATION PORTS FAULT: cut and restored, until all have left rail 0 and are back.
 run() {
@@ -29,7 +29,7 @@ run all_reduce host1.rail0 port-down
 # What users have without it: an error that names the port, and no hang.
 options=(--netns "$name")
 [ "$device" != sim ] || options+=(--fabric "$name")
-nice -n 10 timeout 150 "$build/switchback" perf sendrecv "${options[@]}" "${faults[@]}" --no-failover --max-bytes 256K \
+nice -n 20 timeout 150 "$build/switchback" perf sendrecv "${options[@]}" "${faults[@]}" --no-failover --max-bytes 256K \
 	--duration 100s --fault "1s cut host0.rail0 down" >"$work/log" 2>&1
 status=$?
 [ $status = 1 ] || job_fail "--no-failover ended with $status"
