@@ -12,9 +12,9 @@ rails up --device "$device" >"$work/up" 2>&1 || fail "up --device $device: $(cat
 for faults in down blackhole; do
 	# The command is not as nice as the ranks (lib/netns.sh).
 	nice -n 20 timeout 200 "$build/tests/nccl_proxy" "$build/libnccl-net-switchback.so" "$verbs" 12 --comms 1 \
-		--seconds 4 --faults $faults --period 1 --netns "$name" \
+		--seconds 4 --faults $faults --period 1 --verbose --netns "$name" \
 		--fault-command "nice -n -20 $top/netns/rails.sh --name $name" >"$work/log" 2>&1 ||
-		fail "$faults: $(tail -n 40 "$work/log")"
+		fail "$faults: $(tail -n 80 "$work/log")"
 	tail -n 1 "$work/log"
 	grep -qE "faults $faults \\(([2-9]|[1-9][0-9])\\)" "$work/log" || fail "$faults: fewer than two faults"
 done
