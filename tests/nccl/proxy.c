@@ -23,6 +23,7 @@
 
 #define START_PATIENCE 90.0
 #define GAP_MOST       20.0 /* seconds that no stream may stand still */
+#define GAP_NETNS      90.0 /* the same where the machine may be an emulated one */
 #define COMMAND_FAULTS 2
 #define STOP_PATIENCE  60.0
 #define REASONS_MOST   3    /* found out itself, told by the peer, its retries were over first */
@@ -211,6 +212,7 @@ struct watch { /* that every stream moves */
 
 static bool all_move(struct run *run, struct watch *watch)
 {
+	double most = run->options->netns == NULL ? GAP_MOST : GAP_NETNS;
 	double now = seconds_now();
 
 	for (int i = 0; i < run->options->comms; i++) {
@@ -223,12 +225,11 @@ static bool all_move(struct run *run, struct watch *watch)
 				    watch->at[i][kind][rank] == 0) {
 					watch->seen[i][kind][rank] = received;
 					watch->at[i][kind][rank] = now;
-				} else if (now - watch->at[i][kind][rank] > GAP_MOST) {
+				} else if (now - watch->at[i][kind][rank] > most) {
 					fprintf(stderr,
 						"communicator %d, stream %d of rank %d: nothing "
 						"after message %llu for %.0f s\n",
-						i, kind, rank, (unsigned long long)received,
-						GAP_MOST);
+						i, kind, rank, (unsigned long long)received, most);
 					return give_up(run, "a stream stands still");
 				}
 			}
