@@ -23,7 +23,8 @@ usage() {
 	  --timeout SECONDS  for the command, default 900; exit status 124 when it passes
 	  --console FILE     the guest's console is kept there
 	  --prepare          only fetches what is needed
-	Exit status 125: no guest started; 123: it died while the command ran; 2: usage or environment.
+	Exit status 125: no guest started, or two were lost; 123: the guest's kernel died while the command ran;
+	2: usage or environment.
 	END
 }
 
@@ -200,12 +201,14 @@ main() {
 			guest_failed "the command ran longer than $limit seconds"
 			exit 124
 		fi
-		if [ -f "$work/share/started" ]; then
-			guest_failed "the guest died while the command ran (QEMU's status $status)"
+		if grep -qE 'Oops|BUG:|Call Trace|Kernel panic' "$work/console" && [ -f "$work/share/started" ]; then
+			guest_failed "the guest's kernel died while the command ran"
 			exit 123
 		fi
-		# Emulation loses a guest in early boot now and then; nothing of the command has run yet.
-		guest_failed "the guest died before the command began (QEMU's status $status)$([ "$attempt" = 2 ] || echo ": once more")"
+		# Emulation loses a guest now and then, mostly in early boot: the kernel stumbles there, later it says nothing at all.
+		guest_failed "the guest died $([ -f "$work/share/started" ] && echo "without a word while the command ran" ||
+			echo "before the command began") (QEMU's status $status)$([ "$attempt" = 2 ] || echo ": once more")"
+		rm -f "$work/share/started"
 	done
 	exit 125
 }

@@ -40,6 +40,6 @@ netns/vm.sh --timeout "$seconds" -- bash -c "$command"
 status=$?
 case $status in
 124) [ "$seconds" = "$limit" ] || skip "it did not come to its end in what was left of the time for tests in a guest, $seconds s" ;;
-125) skip "no rxe here, and a guest doesn't start (above)" ;;
+125) skip "no rxe here, and a guest doesn't start or last (above)" ;;
 esac
 exit $status

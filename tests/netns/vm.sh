@@ -18,8 +18,8 @@ touch "$work/cache/kernel/vmlinuz" "$work/cache/kernel/initramfs"
 echo 1.0 >"$work/cache/kernel/version"
 echo "$work/cache/kernel" >"$work/cache/newest"
 printf '#!/bin/sh\necho "install ok installed"\n' >"$work/bin/dpkg-query"
-# Each start takes a word off the plan: "die" before the command begins, "hang" then, "fall" while it runs, "stay" in it,
-# a number is the exit status of the command.
+# Each start takes a word off the plan: "die" before the command begins, "hang" then, "fall" while it runs, "oops" as well but
+# with the kernel's words, "stay" in it; a number is the exit status of the command.
 cat >"$work/bin/qemu-system-x86_64" <<'END'
 #!/bin/bash
 share=$(sed -n 's/.*path=\([^,]*\),mount_tag=share.*/\1/p' <<<"$*")
@@ -31,7 +31,11 @@ hang) exec tail -f /dev/null ;;
 esac
 : >"$share/started"
 case $word in
-fall) exit 7 ;;
+fall) exit 0 ;;
+oops)
+	echo "Oops: 0000 [#1] SMP" >"$(sed -n 's/.*-serial file:\([^ ]*\).*/\1/p' <<<"$*")"
+	exit 0
+	;;
 stay) exec tail -f /dev/null ;;
 esac
 echo "$word" >"$share/status"
@@ -55,7 +59,9 @@ expect 5 "5 0" 0 "${guest[@]}"
 expect 6 "die 6 0" 0 "${guest[@]}"
 expect 6 "hang 6 0" 0 "${guest[@]}"
 expect 125 "die die 0" 0 "${guest[@]}"
-expect 123 "fall 0" 0 "${guest[@]}"
+expect 4 "fall 4 0" 0 "${guest[@]}"
+expect 125 "fall fall 0" 0 "${guest[@]}"
+expect 123 "oops 0" 0 "${guest[@]}"
 expect 124 "stay 0" 0 "${guest[@]}"
 
 if "$top/netns/has_rxe.sh" >"$work/out"; then
@@ -65,10 +71,10 @@ fi
 test=("$top/tests/netns/on_rxe.sh" "$work" one)
 expect 0 "die 0 1" 1 "${test[@]}"
 expect 1 "1" "" "${test[@]}"
-expect 123 "fall 0" 0 "${test[@]}"
+expect 123 "oops 0" 0 "${test[@]}"
 expect 124 "stay 0" 0 "${test[@]}"
 expect 77 "die die 0" 0 "${test[@]}"
-grep -q "^skipped: .*doesn't start" "$work/out" || fail "no reason"
+grep -q "^skipped: .*doesn't start or last" "$work/out" || fail "no reason"
 SWITCHBACK_VM_UNTIL=$(date +%s) expect 77 "0" 0 "${test[@]}"
 grep -q '^skipped: .*used up' "$work/out" || fail "no reason"
 SWITCHBACK_VM_UNTIL=$(($(date +%s) + 15)) expect 77 "stay 0" 0 "$top/tests/netns/on_rxe.sh" "$work" two
