@@ -218,6 +218,53 @@ static void test_destroy_takes_unread_events_along(void **state)
 	assert_false(readable(peer->context->async_fd));
 }
 
+static void expect_event_of(struct pair_end *end, enum ibv_event_type type, struct ibv_qp *qp)
+{
+	struct ibv_async_event event;
+
+	assert_true(readable(end->context->async_fd));
+	assert_int_equal(ibv_get_async_event(end->context, &event), 0);
+	assert_int_equal(event.event_type, type);
+	assert_ptr_equal(event.element.qp, qp);
+	ibv_ack_async_event(&event);
+}
+
+/* Two queue pairs at each end: an event of one says which it is. */
+static void test_events_name_their_queue_pair(void **state)
+{
+	struct pair_end *end = &pair.end[0], *peer = &pair.end[1];
+	struct ibv_qp *others[2] = {pair_qp(end, 4), pair_qp(peer, 4)}, *own = end->qp;
+	struct ibv_qp_attr drain = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+
+	(void)state;
+	/* The first packet to one that is not in RTS yet. */
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pair_to_init(others[i]), 0);
+		assert_int_equal(
+			pair_to_rtr(others[i], &pair.end[1 - i].gid, others[1 - i]->qp_num), 0);
+	}
+	assert_int_equal(pair_to_rts(others[0], 8, 5), 0);
+	end->qp = others[0];
+	assert_int_equal(pair_post(&pair, IBV_WR_RDMA_WRITE, 0, 0, 10, 1), 0);
+	pair_run(&pair, PAIR_MS);
+	expect_event_of(peer, IBV_EVENT_COMM_EST, others[1]);
+	assert_int_equal(pair_to_rts(others[1], 8, 5), 0);
+	assert_int_equal(
+		ibv_modify_qp(others[0], &drain, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	pair_run(&pair, PAIR_MS);
+	expect_event_of(end, IBV_EVENT_SQ_DRAINED, others[0]);
+	drain.qp_state = IBV_QPS_RTS;
+	assert_int_equal(ibv_modify_qp(others[0], &drain, IBV_QP_STATE), 0);
+	assert_int_equal(pair_post(&pair, IBV_WR_RDMA_WRITE, 0, PAIR_MEMORY, 10, 2), 0);
+	pair_run(&pair, PAIR_MS);
+	expect_event_of(peer, IBV_EVENT_QP_ACCESS_ERR, others[1]);
+	assert_false(readable(end->context->async_fd));
+	assert_false(readable(peer->context->async_fd));
+	end->qp = own;
+	assert_int_equal(ibv_destroy_qp(others[0]), 0);
+	assert_int_equal(ibv_destroy_qp(others[1]), 0);
+}
+
 int main(void)
 {
 #define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -227,6 +274,7 @@ int main(void)
 		WITH_PAIR(test_cq_overrun_is_an_event),
 		WITH_PAIR(test_resize_cq_keeps_completions),
 		WITH_PAIR(test_extended_cq),
+		WITH_PAIR(test_events_name_their_queue_pair),
 		WITH_PAIR(test_destroy_waits_for_acknowledgement),
 		WITH_PAIR(test_destroy_takes_unread_events_along),
 	};

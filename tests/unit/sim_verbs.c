@@ -134,6 +134,65 @@ static void test_iova_and_zero_based(void **state)
 	ibv_dereg_mr(mr);
 }
 
+/* Memory whose registration changes or ends while a write to it is under way: the rest is refused.
+ */
+static void change_in_flight(bool rereg)
+{
+	struct pair_end *peer = &pair.end[1];
+	char error[FABRIC_ERROR_SIZE];
+	uint32_t key = peer->mr->rkey;
+	struct ibv_wc wc;
+
+	memset(pair.end[0].memory, 0x11, 600000);
+	assert_int_equal(sim_world_set_fault(pair.world, "rail0", "slow=1G", "in", error), 0);
+	assert_int_equal(pair_post(&pair, IBV_WR_RDMA_WRITE, 0, 0, 600000, 1), 0);
+	while (peer->memory[2000] == 0) {
+		assert_true(sim_world_step(pair.world, SIM_WORLD_NEVER));
+	}
+	if (rereg) {
+		assert_int_equal(ibv_rereg_mr(peer->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+					      peer->memory, PAIR_MEMORY / 2, 0),
+				 0);
+	} else {
+		assert_int_equal(ibv_dereg_mr(peer->mr), 0);
+		peer->mr = ibv_reg_mr(peer->pd, peer->memory, PAIR_MEMORY, IBV_ACCESS_LOCAL_WRITE);
+		assert_non_null(peer->mr);
+	}
+	assert_int_not_equal(peer->mr->rkey, key);
+	assert_true(pair_wait(&pair, 0, &wc, 1000 * PAIR_MS));
+	assert_int_equal(wc.status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(peer->memory[599999], 0);
+}
+
+static void test_rereg_in_flight(void **state)
+{
+	(void)state;
+	change_in_flight(true);
+}
+
+static void test_dereg_in_flight(void **state)
+{
+	(void)state;
+	change_in_flight(false);
+}
+
+/* What is sent again has to be read again. */
+static void test_source_goes_in_flight(void **state)
+{
+	struct pair_end *end = &pair.end[0];
+	char error[FABRIC_ERROR_SIZE];
+	struct ibv_wc wc;
+
+	(void)state;
+	assert_int_equal(sim_world_set_fault(pair.world, "rail0", "blackhole", NULL, error), 0);
+	assert_int_equal(pair_post(&pair, IBV_WR_RDMA_WRITE, 0, 0, 600000, 1), 0);
+	assert_int_equal(ibv_dereg_mr(end->mr), 0);
+	end->mr = ibv_reg_mr(end->pd, end->memory, PAIR_MEMORY, 0);
+	assert_int_equal(sim_world_restore(pair.world, "all", error), 0);
+	assert_true(pair_wait(&pair, 0, &wc, 1000 * PAIR_MS));
+	assert_int_equal(wc.status, IBV_WC_LOC_PROT_ERR);
+}
+
 static void test_extended_qp(void **state)
 {
 	struct pair_end *end = &pair.end[0], *peer = &pair.end[1];
@@ -323,6 +382,9 @@ int main(void)
 		WITH_PAIR(test_gids_and_keys),
 		WITH_PAIR(test_memory_regions),
 		WITH_PAIR(test_iova_and_zero_based),
+		WITH_PAIR(test_rereg_in_flight),
+		WITH_PAIR(test_dereg_in_flight),
+		WITH_PAIR(test_source_goes_in_flight),
 		WITH_PAIR(test_extended_qp),
 		WITH_PAIR(test_qp_limits_and_types),
 		WITH_PAIR(test_modify_refuses_what_the_device_lacks),
