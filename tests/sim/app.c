@@ -46,6 +46,10 @@ static void plan_group(struct schedule *schedule, struct app *app, struct group 
 
 		message->bytes = plan_size(random, app->slot_bytes);
 		message->room = (uint32_t)random_between(random, message->bytes, app->slot_bytes);
+		message->at = random_chance(random, 25)
+				      ? (uint32_t)random_between(random, 0,
+								 message->room - message->bytes)
+				      : 0;
 		/* Equal tags in a group are matched in the order of the sends. */
 		message->tag = (uint32_t)random_between(random, 0, 3);
 		group->send_order[i] = (uint8_t)i;
@@ -161,6 +165,25 @@ static bool holds_pattern(const uint8_t *bytes, int link, uint32_t group, uint32
 	return true;
 }
 
+static void check_store(struct schedule *schedule, int link, uint32_t slot, uint32_t offset,
+			uint32_t length)
+{
+	struct app *app = &schedule->link[link].app;
+	const struct message *message =
+		&app->groups[app->slot_group[slot]].message[app->slot_index[slot]];
+
+	if (!app->slot_open[slot]) {
+		schedule_fail(schedule,
+			      "ghost write: link %d, %u bytes at offset %u of slot %u after its "
+			      "receive (group %u, buffer %u) had completed",
+			      link, length, offset, slot, app->slot_group[slot],
+			      app->slot_index[slot]);
+	} else if (offset < message->at || offset + length > message->at + message->bytes) {
+		schedule_fail(schedule, "link %d: a write beyond the message in slot %u", link,
+			      slot);
+	}
+}
+
 void app_observe(struct schedule *schedule, int host, uint64_t address, uint32_t length)
 {
 	for (int i = 0; i < schedule->link_count; i++) {
@@ -174,20 +197,7 @@ void app_observe(struct schedule *schedule, int host, uint64_t address, uint32_t
 			continue;
 		}
 		slot = (uint32_t)(offset / app->slot_bytes);
-		if (!app->slot_open[slot]) {
-			schedule_fail(schedule,
-				      "ghost write: link %d, %u bytes at offset %llu of slot %u "
-				      "after its "
-				      "receive (group %u, buffer %u) had completed",
-				      i, length, (unsigned long long)(offset % app->slot_bytes),
-				      slot, app->slot_group[slot], app->slot_index[slot]);
-		} else if (offset % app->slot_bytes + length >
-			   app->groups[app->slot_group[slot]]
-				   .message[app->slot_index[slot]]
-				   .bytes) {
-			schedule_fail(schedule, "link %d: a write beyond the message in slot %u", i,
-				      slot);
-		}
+		check_store(schedule, i, slot, (uint32_t)(offset % app->slot_bytes), length);
 		return;
 	}
 }
@@ -202,8 +212,9 @@ static void check_sent(struct schedule *schedule, int link, uint32_t group_index
 	if (group->received) {
 		return;
 	}
-	if (group->buffer[index] == NULL || !holds_pattern(group->buffer[index], link, group_index,
-							   index, group->message[index].bytes)) {
+	if (group->buffer[index] == NULL ||
+	    !holds_pattern(group->buffer[index] + group->message[index].at, link, group_index,
+			   index, group->message[index].bytes)) {
 		schedule_fail(
 			schedule,
 			"link %d: send of group %u, buffer %u completed, but its bytes are not "
@@ -269,8 +280,9 @@ bool app_send(struct schedule *schedule, int link)
 		uint32_t index = group->send_order[app->sending_index];
 		struct message *message = &group->message[index];
 		struct sb_request *request;
-		int result = sb_send(self->sender.connection, app->source + message->offset,
-				     message->bytes, message->tag, app->source_memory, &request);
+		int result = sb_send_at(self->sender.connection, app->source + message->offset,
+					message->bytes, message->at, message->tag,
+					app->source_memory, &request);
 
 		if (result != 0) {
 			told(schedule, &self->sender, result, "sb_send");
@@ -315,7 +327,7 @@ static void completed(struct schedule *schedule, int link, uint32_t index, const
 			schedule_fail(schedule,
 				      "link %d: group %u, buffer %u: %zu bytes instead of %u", link,
 				      index, j, bytes[j], group->message[j].bytes);
-		} else if (!holds_pattern(group->buffer[j], link, index, j,
+		} else if (!holds_pattern(group->buffer[j] + group->message[j].at, link, index, j,
 					  group->message[j].bytes)) {
 			schedule_fail(schedule, "link %d: group %u, buffer %u: wrong bytes", link,
 				      index, j);

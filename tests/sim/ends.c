@@ -129,9 +129,11 @@ void end_open(struct schedule *schedule, struct end *end, int link, int host, bo
 
 	end->host = host;
 	parts.settings = schedule->settings;
-	result = sb_connection_create(&parts, link % schedule->rails, is_sender, 1 + (uint64_t)link,
-				      &io, "peer", &end->connection);
-	if (result != 0) {
+	result = sb_connection_create(&parts, link % parts.port_count, is_sender,
+				      1 + (uint64_t)link, &io, "peer", &end->connection);
+	if (result != 0 && schedule->errors_allowed) {
+		schedule->refused = true;
+	} else if (result != 0) {
 		schedule_fail(schedule, "link %d: no connection: %d", link, result);
 	}
 }

@@ -6,6 +6,7 @@
  * conn_sim --case NAME [--trace] | --cases | --list     one named case, all, their names
  * conn_sim --steps     a second fault at each step of the protocol
  * conn_sim_mutants --mutants LIMIT [NAME]     each mutant has to be noticed within that many seeds
+ * conn_sim_mutants --memory     each allocation of core fails once
  * Exit status: 0 no violation, 1 a violation (its seed and how to replay it are printed), 2 usage.
  */
 #include "world.h"
@@ -30,7 +31,8 @@ static void usage(void)
 			"       conn_sim --seed N [--trace] [--rxe] [--mutant NAME]\n"
 			"       conn_sim --case NAME [--trace] | --cases | --list\n"
 			"       conn_sim --steps [--trace]\n"
-			"       conn_sim_mutants --mutants LIMIT [NAME]\n");
+			"       conn_sim_mutants --mutants LIMIT [NAME]\n"
+			"       conn_sim_mutants --memory [--trace]\n");
 	exit(2);
 }
 
@@ -57,13 +59,19 @@ static int run_cases(const char *name, bool trace)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"seeds", required_argument, NULL, 's'},   {"seed", required_argument, NULL, 'n'},
-		{"jobs", required_argument, NULL, 'j'},    {"trace", no_argument, NULL, 't'},
-		{"rxe", no_argument, NULL, 'r'},           {"steps", no_argument, NULL, 'S'},
-		{"case", required_argument, NULL, 'c'},    {"cases", no_argument, NULL, 'C'},
-		{"list", no_argument, NULL, 'l'},          {"mutant", required_argument, NULL, 'm'},
-		{"mutants", required_argument, NULL, 'M'}, {NULL, 0, NULL, 0}};
+	static const struct option options[] = {{"seeds", required_argument, NULL, 's'},
+						{"seed", required_argument, NULL, 'n'},
+						{"jobs", required_argument, NULL, 'j'},
+						{"trace", no_argument, NULL, 't'},
+						{"rxe", no_argument, NULL, 'r'},
+						{"steps", no_argument, NULL, 'S'},
+						{"case", required_argument, NULL, 'c'},
+						{"cases", no_argument, NULL, 'C'},
+						{"list", no_argument, NULL, 'l'},
+						{"mutant", required_argument, NULL, 'm'},
+						{"mutants", required_argument, NULL, 'M'},
+						{"memory", no_argument, NULL, 'y'},
+						{NULL, 0, NULL, 0}};
 	uint64_t first = 1, last = 0, jobs = 1, limit = 0;
 	struct runner_ways ways = {.mutant = "", .program = argv[0]};
 	const char *name = NULL;
@@ -106,6 +114,7 @@ int main(int argc, char **argv)
 		case 'C':
 		case 'l':
 		case 'S':
+		case 'y':
 			what = option;
 			break;
 		case 'M':
@@ -132,6 +141,8 @@ int main(int argc, char **argv)
 		return 0;
 	case 'S':
 		return steps_run(ways.trace) != 0;
+	case 'y':
+		return memory_run(ways.trace);
 	case 'M':
 		return mutants_run(limit, name);
 	default:

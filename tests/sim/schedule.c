@@ -353,7 +353,7 @@ int schedule_run(struct schedule *schedule, uint64_t seed, bool trace)
 	*schedule = wanted;
 	schedule->step.hit = false;
 	schedule_set_up(schedule);
-	if (schedule->failure[0] == '\0') {
+	if (schedule->failure[0] == '\0' && !schedule->refused) {
 		run(schedule);
 	}
 	if (schedule->sim_case != NULL && schedule->sim_case->missed != NULL &&

@@ -74,6 +74,10 @@ static int open_host(struct schedule *schedule, int host)
 	}
 	result = sb_context_open_manual(&verbs, &options, &schedule->context[host]);
 	unsetenv("NCCL_IB_HCA");
+	if (result != 0 && schedule->errors_allowed) {
+		schedule->refused = true;
+		return result;
+	}
 	if (result != 0) {
 		schedule_fail(schedule, "host %d: no context: %d", host, result);
 		return result;
@@ -130,7 +134,7 @@ void schedule_set_up(struct schedule *schedule)
 			return;
 		}
 	}
-	for (int i = 0; i < schedule->link_count; i++) {
+	for (int i = 0; i < schedule->link_count && !schedule->refused; i++) {
 		open_link(schedule, i);
 	}
 }

@@ -37,10 +37,15 @@ target_compile_definitions(conn_sim_mutants PRIVATE SB_MUTANTS)
 target_include_directories(conn_sim_mutants PRIVATE ${CMAKE_CURRENT_LIST_DIR} ../core ../core/include ../sim ../sim/include)
 target_link_libraries(conn_sim_mutants PRIVATE sim_static PkgConfig::NL PkgConfig::EXPAT PkgConfig::JANSSON
                       ${CMAKE_DL_LIBS} m)
+# And with core's allocations counted and refused (memory.c).
+set_source_files_properties(${MUTANT_SOURCES} PROPERTIES COMPILE_DEFINITIONS
+  "malloc=sb_test_malloc;calloc=sb_test_calloc;realloc=sb_test_realloc;aligned_alloc=sb_test_aligned_alloc;free=sb_test_free")
 set_target_properties(conn_sim_mutants PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 if(NOT SB_SANITIZE)
   add_test(NAME conn_sim_mutants COMMAND conn_sim_mutants --mutants 20000)
   set_tests_properties(conn_sim_mutants PROPERTIES TIMEOUT 1200 LABELS simulation)
+  add_test(NAME conn_sim_memory COMMAND conn_sim_mutants --memory)
+  set_tests_properties(conn_sim_memory PROPERTIES TIMEOUT 300 LABELS simulation)
   # What a violation looks like, found by several workers.
   add_test(NAME conn_sim_jobs COMMAND conn_sim_mutants --mutant COMPLETE_ON_POSTING --seeds 1:50 --jobs 3)
   set_tests_properties(conn_sim_jobs PROPERTIES TIMEOUT 300 LABELS simulation

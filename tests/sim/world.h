@@ -56,6 +56,7 @@ struct message {
 	size_t offset; /* in the sender's source */
 	uint32_t bytes;
 	uint32_t room;
+	uint32_t at; /* where in the receive it goes: a part of a larger message */
 	uint32_t tag;
 	bool sent_done;
 	struct sb_request *send_request;
@@ -253,6 +254,15 @@ int runner_run(uint64_t first, uint64_t last, int jobs, const struct runner_ways
 int mutants_run(uint64_t limit, const char *only);
 /* -1: no such mutant, or this build has none. */
 int mutants_choose(const char *name);
+
+/* ---- memory.c: each allocation of core fails once ---- */
+void *sb_test_malloc(size_t bytes);
+void *sb_test_calloc(size_t count, size_t bytes);
+void *sb_test_aligned_alloc(size_t alignment, size_t bytes);
+void *sb_test_realloc(void *old, size_t bytes);
+void sb_test_free(void *pointer);
+/* The exit status. */
+int memory_run(bool trace);
 
 /* Runs one; returns 0, or 1 with schedule->failure filled and printed. */
 int schedule_run(struct schedule *schedule, uint64_t seed, bool trace);
