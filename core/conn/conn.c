@@ -290,7 +290,8 @@ void sb_connection_port_event(struct sb_connection *connection, struct sb_port *
 			sb_path_suspect(connection, path, "its port went down");
 			break;
 		case SB_PORT_DEVICE_FATAL:
-			sb_path_suspect(connection, path, "its device died");
+			sb_path_suspect(connection, path,
+					"its device died; no use to this process any more");
 			break;
 		case SB_PORT_GID_CHANGED:
 			if (gid_moved(path)) {

@@ -45,6 +45,15 @@ static const char *phase_name(enum sb_path_phase phase)
 	return names[phase];
 }
 
+/* Why a path is not used, or what is being done about it. */
+static const char *state_text(const struct sb_path *path)
+{
+	if (atomic_load(&path->port->device->fatal)) {
+		return "gone for good with its device";
+	}
+	return phase_name(path->phase);
+}
+
 static void describe_paths(const struct sb_connection *connection, char *text, size_t bytes)
 {
 	size_t used = 0;
@@ -53,7 +62,7 @@ static void describe_paths(const struct sb_connection *connection, char *text, s
 	for (int i = 0; i < connection->path_count && used < bytes; i++) {
 		used += (size_t)snprintf(text + used, bytes - used, "%s%s %s", i > 0 ? ", " : "",
 					 sb_path_name(&connection->path[i]),
-					 phase_name(connection->path[i].phase));
+					 state_text(&connection->path[i]));
 	}
 }
 

@@ -47,11 +47,12 @@ static const char *run_case(struct schedule *schedule, const struct sim_case *wa
 	return happened ? NULL : missed;
 }
 
-int cases_run(const char *name, bool trace)
+int cases_run(const char *name, bool trace, bool rxe)
 {
 	static struct schedule schedule;
 	int failed = 0, ran = 0;
 
+	schedule.rxe = rxe;
 	for (size_t i = 0; i < LISTS; i++) {
 		for (const struct sim_case *at = lists[i]; at->name != NULL; at++) {
 			const char *failure;

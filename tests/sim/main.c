@@ -2,12 +2,12 @@
 /*
  * conn_sim --seeds FIRST:LAST [--jobs N] [--mutant NAME]
  * conn_sim --seed N [--trace] [--mutant NAME]
- *     --rxe            with either: the devices have the ways of Linux rxe, whatever the seed says
- * conn_sim --case NAME [--trace] | --cases | --list     one named case, all, their names
- * conn_sim --steps     a second fault at each step of the protocol
- * conn_sim_mutants --mutants LIMIT [NAME]     each mutant has to be noticed within that many seeds
- * conn_sim_mutants --memory     each allocation of core fails once
- * Exit status: 0 no violation, 1 a violation (its seed and how to replay it are printed), 2 usage.
+ *     --rxe            with these, cases and steps: the devices have the ways of Linux rxe,
+ * whatever the seed says conn_sim --case NAME [--trace] | --cases | --list     one named case, all,
+ * their names conn_sim --steps     a second fault at each step of the protocol conn_sim_mutants
+ * --mutants LIMIT [NAME]     each mutant has to be noticed within that many seeds conn_sim_mutants
+ * --memory     each allocation of core fails once Exit status: 0 no violation, 1 a violation (its
+ * seed and how to replay it are printed), 2 usage.
  */
 #include "world.h"
 
@@ -46,9 +46,9 @@ static uint64_t number(const char *text, char **end)
 	return value;
 }
 
-static int run_cases(const char *name, bool trace)
+static int run_cases(const char *name, const struct runner_ways *ways)
 {
-	int failed = cases_run(name, trace);
+	int failed = cases_run(name, ways->trace, ways->rxe);
 
 	if (failed < 0) {
 		fprintf(stderr, "conn_sim: there is no case \"%s\"\n", name);
@@ -135,12 +135,12 @@ int main(int argc, char **argv)
 	switch (what) {
 	case 'c':
 	case 'C':
-		return run_cases(name, ways.trace);
+		return run_cases(name, &ways);
 	case 'l':
 		cases_list();
 		return 0;
 	case 'S':
-		return steps_run(ways.trace) != 0;
+		return steps_run(ways.trace, ways.rxe) != 0;
 	case 'y':
 		return memory_run(ways.trace);
 	case 'M':

@@ -79,12 +79,13 @@ static const char *run_case(struct schedule *schedule, bool trace)
 	return hit ? NULL : "no schedule reached the step";
 }
 
-int steps_run(bool trace)
+int steps_run(bool trace, bool rxe)
 {
 	static const enum fault_kind kinds[] = {FAULT_DOWN, FAULT_BLACKHOLE};
 	static struct schedule schedule;
 	int cases = 0, failed = 0;
 
+	schedule.rxe = rxe;
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) * 4; i++) {
 		const char *failure;
 

@@ -27,7 +27,9 @@ foreach(source ${CONN_SIM_CASES})
   endforeach()
 endforeach()
 add_test(NAME conn_sim_rxe COMMAND conn_sim --rxe --seeds ${CONN_SIM_RXE_SEEDS})
-set_tests_properties(conn_sim_rxe PROPERTIES TIMEOUT 900 LABELS simulation)
+add_test(NAME conn_sim_cases_rxe COMMAND conn_sim --rxe --cases)
+add_test(NAME conn_sim_steps_rxe COMMAND conn_sim --rxe --steps)
+set_tests_properties(conn_sim_rxe conn_sim_cases_rxe conn_sim_steps_rxe PROPERTIES TIMEOUT 900 LABELS simulation)
 
 # The same, with the protocol compiled so that it can be broken (core/util/mutant.h).
 file(GLOB MUTANT_SOURCES CONFIGURE_DEPENDS ../core/util/*.c ../core/verbs/*.c ../core/link/*.c ../core/topo/*.c

@@ -142,7 +142,7 @@ struct step {
 void steps_plan(struct schedule *schedule);
 void steps_event(struct schedule *schedule, const struct sb_event *event);
 /* Runs every combination; returns how many failed. */
-int steps_run(bool trace);
+int steps_run(bool trace, bool rxe);
 uint64_t faults_due(const struct schedule *schedule);
 void faults_apply(struct schedule *schedule, uint64_t now);
 /* When the last one ended. */
@@ -173,7 +173,7 @@ struct sim_case {
 };
 extern const struct sim_case cases_faults[], cases_life[]; /* each ends with a nameless one */
 /* `name` NULL: all. Returns how many failed; -1: there is none of that name. */
-int cases_run(const char *name, bool trace);
+int cases_run(const char *name, bool trace, bool rxe);
 void cases_list(void);
 
 /* ---- schedule.c ---- */
