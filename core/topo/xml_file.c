@@ -3,8 +3,10 @@
 #include "topo/xml.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "topo/expat_calls.h"
@@ -242,34 +244,47 @@ static void write_branch(const struct sb_xml_node *node, int depth, FILE *file)
 
 int sb_xml_write(const struct sb_xml *xml, FILE *file)
 {
+	errno = 0;
 	write_branch(xml->root, 0, file);
-	return fflush(file) != 0 || ferror(file) ? -EIO : 0;
+	if (fflush(file) == 0 && !ferror(file)) {
+		return 0;
+	}
+	return errno != 0 ? -errno : -EIO;
+}
+
+/* A file appears complete or not at all; what is no file (a pipe, /dev/stdout) stays what it is. */
+static int replace(const struct sb_xml *xml, const char *path, const char *temporary)
+{
+	struct stat status;
+	bool direct = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+	FILE *file = fopen(direct ? path : temporary, "we");
+	int result;
+
+	if (file == NULL) {
+		return -errno;
+	}
+	result = sb_xml_write(xml, file);
+	if (fclose(file) != 0 && result == 0) {
+		result = -errno;
+	}
+	if (!direct && result == 0 && rename(temporary, path) != 0) {
+		result = -errno;
+	}
+	if (!direct && result != 0) {
+		unlink(temporary);
+	}
+	return result;
 }
 
 int sb_xml_save(const struct sb_xml *xml, const char *path)
 {
 	char *temporary = NULL;
-	FILE *file = NULL;
-	int result = 0;
+	int result;
 
 	if (asprintf(&temporary, "%s.%d.tmp", path, (int)getpid()) < 0) {
 		return -ENOMEM;
 	}
-	file = fopen(temporary, "we");
-	if (file == NULL) {
-		result = -errno;
-	} else {
-		result = sb_xml_write(xml, file);
-		if (fclose(file) != 0 && result == 0) {
-			result = -errno;
-		}
-		if (result == 0 && rename(temporary, path) != 0) {
-			result = -errno;
-		}
-		if (result != 0) {
-			unlink(temporary);
-		}
-	}
+	result = replace(xml, path, temporary);
 	if (result != 0) {
 		sb_error("topology dump %s: %s", path, strerror(-result));
 	}

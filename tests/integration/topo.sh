@@ -74,6 +74,9 @@ echo '<system version="1"><cpu/></system>' >"$work/bad.xml"
 expect_error 'bad.xml:1: <cpu> lacks the attribute numaid' --file "$work/bad.xml"
 expect_error 'sysfs root' --sysfs "$work/nowhere"
 expect_error 'usage: switchback topo' --frob
+expect_error 'dump /dev/full: No space left' --file $machines/hgx8.xml --dump /dev/full
+[ -c /dev/full ] || fail "a dump took the place of a device"
+topo --file $machines/four_nic.xml --dump /dev/stdout --dot | grep -q '<system ' || fail "dump to a pipe"
 expect_error '"extra" is not an option' extra
 SWITCHBACK_BACKUP=mlx5_0 expect_error 'SWITCHBACK_BACKUP' --file $machines/hgx8.xml
 echo ok
