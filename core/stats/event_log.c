@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@ static const char *const names[SB_EVENT_KINDS] = {
 	[SB_EVENT_ALL_DOWN] = "all_down", [SB_EVENT_PEER_DEAD] = "peer_dead",
 	[SB_EVENT_ERROR] = "error",
 };
+
+static atomic_bool write_failed; /* said once per process */
 
 const char *sb_event_name(enum sb_event_kind kind)
 {
@@ -93,7 +96,9 @@ void sb_event_log_write(int fd, const struct sb_event *event)
 			  event->time_ns, (int)getpid(), sb_event_name(event->kind),
 			  event->connection, event->is_sender ? "sender" : "receiver", event->path,
 			  event->port, event->incarnation, event->epoch, event->count, cause);
-	if (write(fd, line, (size_t)length) != length) {
-		sb_debug("an event could not be written to SWITCHBACK_EVENTS: %s", strerror(errno));
+	errno = 0;
+	if (write(fd, line, (size_t)length) != length && !atomic_exchange(&write_failed, true)) {
+		sb_warn("SWITCHBACK_EVENTS=%s: %s; events are missing there from now on",
+			getenv("SWITCHBACK_EVENTS"), strerror(errno != 0 ? errno : ENOSPC));
 	}
 }

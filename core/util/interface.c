@@ -182,10 +182,12 @@ int sb_interface_choose(struct sb_interface *chosen)
 	if (sb_interface_rank(list, count, names, family) > 0) {
 		*chosen = list[0];
 	} else {
-		sb_error("no interface for the control sockets: %d addresses are up, none fits "
-			 "NCCL_SOCKET_IFNAME=%s NCCL_SOCKET_FAMILY=%s",
-			 count, names != NULL ? names : "",
-			 family == AF_UNSPEC ? "" : getenv("NCCL_SOCKET_FAMILY"));
+		sb_error("no interface for the control sockets: %d addresses are up, none "
+			 "fits%s%s%s%s",
+			 count, names != NULL ? " NCCL_SOCKET_IFNAME=" : "",
+			 names != NULL ? names : "",
+			 family != AF_UNSPEC ? " NCCL_SOCKET_FAMILY=" : "",
+			 family != AF_UNSPEC ? getenv("NCCL_SOCKET_FAMILY") : "");
 		status = -ENODEV;
 	}
 	free(list);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 1024
@@ -22,9 +23,15 @@ static int level_from_environment(void)
 	static const char *const names[] = {"error", "warn", "info", "debug"};
 
 	for (int i = 0; value != NULL && i < 4; i++) {
-		if (strcmp(value, names[i]) == 0) {
+		if (strcasecmp(value, names[i]) == 0) {
 			return i;
 		}
+	}
+	if (value != NULL && *value != '\0') {
+		atomic_store(&lowest, SB_LOG_WARN);
+		sb_warn("SWITCHBACK_LOG=%s is none of error, warn, info and debug; going on with "
+			"warn",
+			value);
 	}
 	return SB_LOG_WARN;
 }
