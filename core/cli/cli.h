@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The subcommands of `switchback`. Each gets its own name as argv[0] and returns the exit status:
- * 0 all well and verified, 1 data wrong or a fault not survived, 2 usage or environment. An error
- * is one line on standard error that names the thing that is wrong.
+ * The subcommands of `switchback`. Each gets "switchback NAME" as argv[0] and returns the exit
+ * status: 0 all well and verified, 1 data wrong or a fault not survived, 2 usage or environment. An
+ * error is one line on standard error that names the thing that is wrong.
  */
 #ifndef SB_CLI_CLI_H
 #define SB_CLI_CLI_H

@@ -10,14 +10,17 @@
 #include <infiniband/verbs.h>
 
 #include "cli.h"
+#include "fabric.h"
 #include "switchback.h"
 #include "verbs_library.h"
 
-static int usage(void)
+#define WHO "switchback devices"
+
+static int usage(FILE *out)
 {
-	fprintf(stderr, "usage: switchback devices [--json] [--fabric NAME [--host H] | --verbs "
-			"LIBRARY]\n");
-	return CLI_USAGE;
+	fprintf(out, "usage: switchback devices [--json] [--fabric NAME [--host H] | --verbs "
+		     "LIBRARY]\n");
+	return out == stdout ? CLI_OK : CLI_USAGE;
 }
 
 static const char *port_label(const struct sb_context *context, int port, char *label, size_t room)
@@ -47,7 +50,7 @@ static void print_table(const struct sb_context *context)
 		struct sb_port_info info;
 		char label[SB_NAME_BYTES + 8];
 		const char *pci;
-		char rail[16] = "?", numa[16] = "?";
+		char rail[16] = "?", numa[16] = "?", gid[SB_NAME_BYTES + 24] = "?";
 
 		if (sb_port_info(context, i, &info) < 0) {
 			continue;
@@ -59,11 +62,14 @@ static void print_table(const struct sb_context *context)
 		if (info.numa_node >= 0) {
 			snprintf(numa, sizeof(numa), "%d", info.numa_node);
 		}
-		printf("%-4d %-20s %-5s %-6s %-15s %-10.1f %-5s %-13s %s (index %d)\n", i,
+		if (info.gid_index >= 0) {
+			snprintf(gid, sizeof(gid), "%s (index %d)", info.gid, info.gid_index);
+		}
+		printf("%-4d %-20s %-5s %-6s %-15s %-10.1f %-5s %-13s %s\n", i,
 		       port_label(context, i, label, sizeof(label)), rail,
 		       info.active ? "active" : "down", info.netdev[0] != '\0' ? info.netdev : "?",
 		       (double)info.speed_mbps / 1000, numa,
-		       pci != NULL && pci[1] != '\0' ? pci + 1 : "?", info.gid, info.gid_index);
+		       pci != NULL && pci[1] != '\0' ? pci + 1 : "?", gid);
 		printf("     backups:");
 		for (int k = 0; k < info.backup_count; k++) {
 			printf(" %s", port_label(context, info.backups[k], label, sizeof(label)));
@@ -120,6 +126,8 @@ static int print_json(const struct sb_context *context)
 /* The simulated fabric's library, or the one given; 0 or CLI_USAGE. */
 static int choose_verbs(const char *fabric, const char *host, const char *verbs)
 {
+	char error[FABRIC_ERROR_SIZE];
+	struct fabric *opened;
 	char *simulated;
 
 	if (verbs != NULL) {
@@ -128,10 +136,13 @@ static int choose_verbs(const char *fabric, const char *host, const char *verbs)
 	if (fabric == NULL) {
 		return CLI_OK;
 	}
-	simulated = cli_simulated_verbs();
+	if (fabric_open(fabric, &opened, error) < 0) {
+		fprintf(stderr, WHO ": --fabric %s: %s\n", fabric, error);
+		return CLI_USAGE;
+	}
+	fabric_close(opened);
+	simulated = cli_simulated_verbs(WHO);
 	if (simulated == NULL) {
-		fprintf(stderr,
-			"switchback devices: the simulated libibverbs.so.1 was not found\n");
 		return CLI_USAGE;
 	}
 	setenv("SWITCHBACK_FABRIC", fabric, 1);
@@ -143,11 +154,10 @@ static int choose_verbs(const char *fabric, const char *host, const char *verbs)
 
 int cli_devices(int argc, char **argv)
 {
-	static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
-						     {"fabric", required_argument, NULL, 'f'},
-						     {"host", required_argument, NULL, 'h'},
-						     {"verbs", required_argument, NULL, 'v'},
-						     {NULL, 0, NULL, 0}};
+	static const struct option long_options[] = {
+		{"json", no_argument, NULL, 'j'},       {"fabric", required_argument, NULL, 'f'},
+		{"host", required_argument, NULL, 'h'}, {"verbs", required_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'u'},       {NULL, 0, NULL, 0}};
 	const char *fabric = NULL, *host = "0", *verbs = NULL;
 	struct sb_context *context;
 	struct sb_options options;
@@ -169,12 +179,14 @@ int cli_devices(int argc, char **argv)
 		case 'v':
 			verbs = optarg;
 			break;
+		case 'u':
+			return usage(stdout);
 		default:
-			return usage();
+			return usage(stderr);
 		}
 	}
 	if (optind != argc || (fabric != NULL && verbs != NULL)) {
-		return usage();
+		return usage(stderr);
 	}
 	if (choose_verbs(fabric, host, verbs) != CLI_OK) {
 		return CLI_USAGE;

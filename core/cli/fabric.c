@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int usage(void)
+static int usage(FILE *out)
 {
-	fprintf(stderr,
+	fprintf(out,
 		"usage: switchback fabric create NAME [--hosts 2] [--rails 2] [--netns]\n"
 		"                  [--speed 100G] [--width LANES] [--mtu 4096] [--like "
 		"connectx|rxe]\n"
@@ -23,7 +23,7 @@ static int usage(void)
 		"PORTS: railR, hostH.railR, hostH or all\n"
 		"FAULT: down, blackhole, loss=P, delay=T, corrupt=P, reorder, duplicate, slow=R, "
 		"speed=R,\n       die, unwritten, stuck, gid[=N], nomem[=OBJECT][:N]\n");
-	return CLI_USAGE;
+	return out == stdout ? CLI_OK : CLI_USAGE;
 }
 
 static int fail(const char *error)
@@ -108,7 +108,7 @@ static int create_option(int option, const char *text, struct fabric_options *op
 	}
 }
 
-static int arguments_parse(int argc, char **argv, struct arguments *arguments)
+static int arguments_parse(const char *action, int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option create[] = {{"hosts", required_argument, NULL, 'h'},
 					       {"rails", required_argument, NULL, 'r'},
@@ -124,9 +124,9 @@ static int arguments_parse(int argc, char **argv, struct arguments *arguments)
 					    {"way", required_argument, NULL, 'd'},
 					    {NULL, 0, NULL, 0}};
 	static const struct option none[] = {{NULL, 0, NULL, 0}};
-	const struct option *options = strcmp(argv[0], "create") == 0 ? create
-				       : strcmp(argv[0], "cut") == 0  ? cut
-								      : none;
+	const struct option *options = strcmp(action, "create") == 0 ? create
+				       : strcmp(action, "cut") == 0  ? cut
+								     : none;
 	int option;
 
 	*arguments = (struct arguments){.hosts = 2, .rails = 2, .how = "down", .way = "both"};
@@ -158,7 +158,7 @@ static int arguments_parse(int argc, char **argv, struct arguments *arguments)
 	}
 	for (; optind < argc; optind++) {
 		if (arguments->count == 2) {
-			fprintf(stderr, "switchback fabric %s: too many arguments: '%s'\n", argv[0],
+			fprintf(stderr, "switchback fabric %s: too many arguments: '%s'\n", action,
 				argv[optind]);
 			return CLI_USAGE;
 		}
@@ -274,23 +274,29 @@ int cli_fabric(int argc, char **argv)
 		int operands;
 	} actions[] = {{"create", 1}, {"cut", 2}, {"restore", 2}, {"status", 1}, {"destroy", 1}};
 	struct arguments arguments;
+	char name[40]; /* with which getopt begins its errors */
 	size_t action = 0;
 
 	if (argc < 2) {
-		return usage();
+		return usage(stderr);
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[argc - 1], "--help") == 0) {
+		return usage(stdout);
 	}
 	while (action < 5 && strcmp(argv[1], actions[action].name) != 0) {
 		action++;
 	}
 	if (action == 5) {
 		fprintf(stderr, "switchback fabric: unknown action '%s'\n", argv[1]);
-		return usage();
+		return usage(stderr);
 	}
-	if (arguments_parse(argc - 1, argv + 1, &arguments)) {
+	snprintf(name, sizeof(name), "switchback fabric %s", actions[action].name);
+	argv[1] = name;
+	if (arguments_parse(actions[action].name, argc - 1, argv + 1, &arguments)) {
 		return CLI_USAGE;
 	}
 	if (arguments.count != actions[action].operands) {
-		fprintf(stderr, "switchback fabric %s: %s wanted\n", argv[1],
+		fprintf(stderr, "%s: %s wanted\n", name,
 			actions[action].operands == 1 ? "NAME is" : "NAME and PORTS are");
 		return CLI_USAGE;
 	}

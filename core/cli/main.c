@@ -25,6 +25,25 @@ static void usage(FILE *out)
 	}
 }
 
+/* What was printed has to have arrived. */
+static int check_output(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout)) {
+		return status;
+	}
+	fprintf(stderr, "switchback: not all of standard output could be written\n");
+	return status == CLI_OK ? CLI_USAGE : status;
+}
+
+static int run(const struct command *command, int argc, char **argv)
+{
+	char name[32]; /* with which getopt begins its errors */
+
+	snprintf(name, sizeof(name), "switchback %s", command->name);
+	argv[0] = name;
+	return check_output(command->run(argc, argv));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -33,11 +52,11 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		usage(stdout);
-		return CLI_OK;
+		return check_output(CLI_OK);
 	}
 	for (size_t i = 0; i < COMMAND_COUNT; i++) {
 		if (strcmp(argv[1], COMMANDS[i].name) == 0) {
-			return COMMANDS[i].run(argc - 1, argv + 1);
+			return run(&COMMANDS[i], argc - 1, argv + 1);
 		}
 	}
 	fprintf(stderr, "switchback: unknown command '%s' (switchback --help lists them)\n",

@@ -17,6 +17,7 @@
 #include "perf_supervise.h"
 #include "perf_verify.h"
 #include "stats/event_log.h"
+#include "verbs/device.h"
 #include "verbs_library.h"
 
 #define WHO "switchback perf"
@@ -66,12 +67,9 @@ static int open_fabric(struct run *run)
 			return complain("--fault '%s': %s", fault->text, error);
 		}
 	}
-	run->simulated = cli_simulated_verbs();
+	run->simulated = cli_simulated_verbs(WHO);
 	if (run->simulated == NULL) {
-		return complain("%s%s",
-				"the simulated libibverbs.so.1 was found neither beside the "
-				"executable (sim/) nor in ",
-				SB_SIM_LIBDIR);
+		return -ENOENT;
 	}
 	options->verbs = run->simulated;
 	return 0;
@@ -162,12 +160,14 @@ static int open_outputs(struct run *run)
 static int check_environment(void)
 {
 	struct sb_connection_settings settings;
+	struct sb_verbs_settings verbs;
 	struct sb_options options;
 	int result = sb_options_init(&options);
 	int events;
 
-	if (sb_connection_settings_init(&settings) < 0 || result < 0 ||
-	    sb_event_log_open(&events) < 0) {
+	result |= sb_verbs_settings_read(&verbs);
+	result |= sb_connection_settings_init(&settings);
+	if (result != 0 || sb_event_log_open(&events) < 0) {
 		return -EINVAL;
 	}
 	if (events >= 0) {

@@ -378,10 +378,12 @@ int perf_options_parse(int argc, char **argv, struct perf_options *options)
 		}
 		min_given |= option == OPTION_MIN;
 	}
-	if (optind + 1 != argc) {
+	if (optind == argc) {
 		fputs(help_text, stderr);
-		return optind == argc ? -EINVAL
-				      : complain("argument", argv[optind + 1], "one too many");
+		return -EINVAL;
+	}
+	if (optind + 1 != argc) {
+		return complain("argument", argv[optind + 1], "one too many");
 	}
 	result = parse_op(argv[optind], options);
 	if (result < 0) {

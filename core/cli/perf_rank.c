@@ -231,6 +231,19 @@ static int wait_for_handle(struct perf_work *work, int rank, uint64_t deadline)
 	return result;
 }
 
+/* What explains most failures to connect, and is no error to the library: the port may come. */
+static const char *no_port_hint(const struct perf_work *work)
+{
+	struct sb_port_info port;
+
+	for (int i = 0; i < sb_port_count(work->context); i++) {
+		if (sb_port_info(work->context, i, &port) == 0 && port.active) {
+			return "";
+		}
+	}
+	return " without an active port that has a fitting GID (see `switchback devices`)";
+}
+
 static int connect_both(struct perf_work *work, struct sb_listener *listener,
 			struct sb_pending *pending, uint64_t deadline)
 {
@@ -241,23 +254,23 @@ static int connect_both(struct perf_work *work, struct sb_listener *listener,
 		if (work->send == NULL) {
 			result = sb_connect_test(pending, &work->send);
 			if (result < 0) { /* `pending` is gone */
-				return perf_rank_fail(work, result, "connecting to rank %d",
-						      work->self->next);
+				return perf_rank_fail(work, result, "connecting to rank %d%s",
+						      work->self->next, no_port_hint(work));
 			}
 		}
 		if (receive == NULL) {
 			result = sb_accept(listener, &receive);
 			if (result < 0) {
-				perf_rank_fail(work, result, "accepting rank %d",
-					       work->self->previous);
+				perf_rank_fail(work, result, "accepting rank %d%s",
+					       work->self->previous, no_port_hint(work));
 				break;
 			}
 		}
 		result = perf_rank_pass(work, 0);
 		if (result >= 0 && sb_clock_ns() > deadline) {
-			result = perf_rank_fail(work, -ETIMEDOUT,
-						"connecting to rank %d and from rank %d",
-						work->self->next, work->self->previous);
+			result = perf_rank_fail(
+				work, -ETIMEDOUT, "connecting to rank %d and from rank %d%s",
+				work->self->next, work->self->previous, no_port_hint(work));
 		}
 	}
 	if (result < 0 && work->send == NULL) {

@@ -13,10 +13,10 @@
 
 #define WATCH_SECONDS 1
 
-static int usage(void)
+static int usage(FILE *out)
 {
-	fprintf(stderr, "usage: switchback status [PID] [--watch] [--json | --prometheus]\n");
-	return CLI_USAGE;
+	fprintf(out, "usage: switchback status [PID] [--watch] [--json | --prometheus]\n");
+	return out == stdout ? CLI_OK : CLI_USAGE;
 }
 
 static int show_once(int pid, const struct status_format *format)
@@ -26,7 +26,9 @@ static int show_once(int pid, const struct status_format *format)
 	format->begin(format);
 	found = sb_counters_each(pid, format->context, (void *)format);
 	format->end(format);
-	fflush(stdout);
+	if (fflush(stdout) != 0) {
+		return CLI_USAGE; /* main() says it */
+	}
 	if (found < 0) {
 		fprintf(stderr, "switchback status: %s\n", strerror(-found));
 		return CLI_USAGE;
@@ -49,6 +51,7 @@ int cli_status_show(int argc, char **argv)
 	static const struct option long_options[] = {{"watch", no_argument, NULL, 'w'},
 						     {"json", no_argument, NULL, 'j'},
 						     {"prometheus", no_argument, NULL, 'p'},
+						     {"help", no_argument, NULL, 'h'},
 						     {NULL, 0, NULL, 0}};
 	const struct status_format *format = &status_text;
 	bool watch = false;
@@ -62,11 +65,11 @@ int cli_status_show(int argc, char **argv)
 		} else if ((option == 'j' || option == 'p') && format == &status_text) {
 			format = option == 'j' ? &status_json : &status_prometheus;
 		} else {
-			return usage();
+			return usage(option == 'h' ? stdout : stderr);
 		}
 	}
 	if (argc - optind > 1) {
-		return usage();
+		return usage(stderr);
 	}
 	if (optind < argc) {
 		char *end;

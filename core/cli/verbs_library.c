@@ -7,30 +7,29 @@
 #include <string.h>
 #include <unistd.h>
 
-static char *readable(const char *folder, const char *name)
+char *cli_simulated_verbs(const char *who)
 {
-	char *path;
+	static const char *const folders[] = {"sim", SB_SIM_INSTALLED};
+	char self[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-	if (asprintf(&path, "%s/%s", folder, name) < 0) {
-		return NULL;
+	self[length > 0 ? length : 0] = '\0';
+	for (size_t i = 0; length > 0 && i < sizeof(folders) / sizeof(*folders); i++) {
+		char *path, *resolved;
+
+		if (asprintf(&path, "%.*s%s/libibverbs.so.1", (int)(strrchr(self, '/') - self) + 1,
+			     self, folders[i]) < 0) {
+			break;
+		}
+		resolved = realpath(path, NULL);
+		free(path);
+		if (resolved != NULL) {
+			return resolved;
+		}
 	}
-	if (access(path, R_OK) == 0) {
-		return path;
-	}
-	free(path);
+	fprintf(stderr,
+		"%s: the simulated libibverbs.so.1 is neither in sim/ nor in " SB_SIM_INSTALLED
+		" beside %s\n",
+		who, self);
 	return NULL;
-}
-
-char *cli_simulated_verbs(void)
-{
-	char folder[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
-	char *path = NULL;
-
-	if (length > 0) {
-		folder[length] = '\0';
-		*strrchr(folder, '/') = '\0';
-		path = readable(folder, "sim/libibverbs.so.1");
-	}
-	return path != NULL ? path : readable(SB_SIM_LIBDIR, "libibverbs.so.1");
 }

@@ -39,7 +39,7 @@ refuse "--iters '0'" "${run[@]}" --iters 0
 refuse "exclude each other" "${run[@]}" --duration 1s
 refuse "--duration '1h'" perf sendrecv --fabric "$fabric" --duration 1h
 refuse "--timeout 'soon'" "${run[@]}" --timeout soon
-refuse "unrecognized option '--nonsense'" "${run[@]}" --nonsense
+refuse "switchback perf: unrecognized option '--nonsense'" "${run[@]}" --nonsense
 for fault in "" "1s" "1s cut" "cut rail0 down" "1s mend rail0" "1s cut rail0 down both more" "1s restore rail0 down" \
 	"-1s cut rail0"; do
 	refuse "--fault '$fault'" "${run[@]}" --fault "$fault"
@@ -66,12 +66,17 @@ refuse_without_gnuplot
 
 # Environment of the ranks.
 for setting in SWITCHBACK_STALL_MS=fast SWITCHBACK_HOLDDOWN_MS=-3 SWITCHBACK_ALL_DOWN_TIMEOUT=never \
-	SWITCHBACK_FAILOVER=maybe SWITCHBACK_BACKUP=nonsense SWITCHBACK_EVENTS=/no/such/folder/events; do
+	NCCL_IB_TC=300 NCCL_IB_ADDR_FAMILY=4 SWITCHBACK_FAILOVER=maybe SWITCHBACK_BACKUP=nonsense SWITCHBACK_EVENTS=/no/such/folder/events; do
 	status=0
 	env "$setting" timeout 60 "$switchback" "${run[@]}" >"$work/out" 2>"$work/err" || status=$?
 	[ $status = 2 ] || fail "$setting: exit status $status, 2 wanted"
 	[ "$(grep -c "${setting%%=*}" "$work/err")" = 1 ] || [ "${setting%%=*}" = SWITCHBACK_BACKUP ] && grep -q "${setting%%=*}" "$work/err" || fail "$setting: the variable is not named"
 done
+
+# Devices are there, but no port of them can be used: the reason is told.
+export NCCL_IB_GID_INDEX=77 SWITCHBACK_CONNECT_TIMEOUT=1
+refuse "^switchback perf: rank 0 .*without an active port" "${run[@]}"
+unset NCCL_IB_GID_INDEX SWITCHBACK_CONNECT_TIMEOUT
 
 # A disk that is full: at the end (/dev/full), and before the start (a small tmpfs, where one can be made).
 status=0
@@ -95,4 +100,29 @@ refuse "process 1 does not use switchback" status 1
 refuse "usage" status --json --prometheus
 refuse "usage" devices more
 refuse "unknown command 'perform'" perform
+refuse "devices: --fabric nosuch: no fabric 'nosuch'" devices --fabric nosuch
+refuse "switchback fabric cut: unrecognized option '--haw'" fabric cut "$fabric" rail0 --haw down
+
+# What is asked for is no error: it goes to standard output.
+for command in "" fabric "fabric create" "fabric cut" perf devices status topo; do
+	# shellcheck disable=SC2086 # words
+	"$switchback" $command --help >"$work/out" 2>"$work/err" || fail "$command --help: exit status $?"
+	grep -q "^usage: switchback ${command%% *}" "$work/out" && [ ! -s "$work/err" ] || fail "$command --help"
+done
+
+# Standard output that can't be written.
+for command in --help "devices --fabric $fabric" "devices --json --fabric $fabric" status "status --json" \
+	"fabric status $fabric" "topo" "perf --help"; do
+	status=0
+	# shellcheck disable=SC2086 # words
+	"$switchback" $command >/dev/full 2>"$work/err" || status=$?
+	[ $status = 2 ] && [ "$(grep -c 'standard output' "$work/err")" = 1 ] || fail "$command >/dev/full: exit status $status"
+done
+
+# Events that can't be written are missed by someone: said, the job goes on.
+SWITCHBACK_EVENTS=/dev/full SWITCHBACK_LOG=WARN "$switchback" "${run[@]}" >"$work/out" 2>"$work/err" ||
+	fail "SWITCHBACK_EVENTS=/dev/full: exit status $?"
+[ "$(grep -c 'SWITCHBACK_EVENTS=/dev/full: No space left' "$work/err")" = 2 ] || fail "events lost: not once for each process"
+SWITCHBACK_LOG=loud "$switchback" devices --fabric "$fabric" >"$work/out" 2>"$work/err" || fail "SWITCHBACK_LOG"
+[ "$(grep -c 'SWITCHBACK_LOG=loud' "$work/err")" = 1 ] || fail "SWITCHBACK_LOG=loud: not said"
 echo passed
