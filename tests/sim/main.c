@@ -2,12 +2,14 @@
 /*
  * conn_sim --seeds FIRST:LAST [--jobs N] [--mutant NAME]
  * conn_sim --seed N [--trace] [--mutant NAME]
- *     --rxe            with these, cases and steps: the devices have the ways of Linux rxe,
- * whatever the seed says conn_sim --case NAME [--trace] | --cases | --list     one named case, all,
- * their names conn_sim --steps     a second fault at each step of the protocol conn_sim_mutants
- * --mutants LIMIT [NAME]     each mutant has to be noticed within that many seeds conn_sim_mutants
- * --memory     each allocation of core fails once Exit status: 0 no violation, 1 a violation (its
- * seed and how to replay it are printed), 2 usage.
+ * conn_sim --case NAME [--trace] | --cases | --list: a named case, all of them, their names
+ * conn_sim --steps: a second fault at each step of the protocol
+ * conn_sim_mutants --mutants LIMIT [NAME]: each has to be noticed within that many seeds
+ * conn_sim_mutants --memory: each allocation of core fails once
+ *
+ * --rxe, with all but the last two: the devices have the ways of Linux rxe.
+ *
+ * Exit status: 0 no violation, 1 a violation (how to replay it is printed), 2 usage.
  */
 #include "world.h"
 
