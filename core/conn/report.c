@@ -86,7 +86,7 @@ static void stop_all(struct sb_connection *connection)
 void sb_connection_fail(struct sb_connection *connection, int error, const char *format, ...)
 {
 	struct sb_control message;
-	char reason[300], paths[640];
+	char reason[300], paths[600]; /* with all else less than error[] */
 	va_list arguments;
 
 	if (connection->failed != 0) {
