@@ -223,10 +223,26 @@ static void check_sent(struct schedule *schedule, int link, uint32_t group_index
 	}
 }
 
+/* The first group that has a send open: any number of later ones may be through. */
+static uint32_t oldest_open(struct app *app)
+{
+	while (app->oldest_open < app->sending) {
+		const struct group *group = &app->groups[app->oldest_open];
+
+		for (uint32_t j = 0; j < group->count; j++) {
+			if (group->message[j].send_request != NULL) {
+				return app->oldest_open;
+			}
+		}
+		app->oldest_open++;
+	}
+	return app->oldest_open;
+}
+
 static bool test_sends(struct schedule *schedule, int link)
 {
 	struct app *app = &schedule->link[link].app;
-	uint32_t first = app->sending > SB_WINDOW ? app->sending - SB_WINDOW : 0;
+	uint32_t first = oldest_open(app);
 	bool moved = false;
 	bool backwards = random_chance(&schedule->random, 30);
 	uint32_t span = app->sending - first + 1;

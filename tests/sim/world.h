@@ -74,7 +74,7 @@ struct app {
 	struct group *groups;
 	uint32_t group_count;
 	/* sender */
-	uint32_t sending, sending_index, sends_open, sends_done;
+	uint32_t sending, sending_index, sends_open, sends_done, oldest_open;
 	/* receiver */
 	uint32_t posted, received, window;
 	/* buffers: `slots` equal ones in one arena at the receiver, all messages at the sender */
