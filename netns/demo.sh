@@ -10,12 +10,14 @@ cd "$(dirname "$0")/.."
 source netns/install.sh
 
 install=1 build='' plot=''
+usage="usage: netns/demo.sh [--no-install] [--build FOLDER] [--plot FILE.svg]"
 while [ $# -gt 0 ]; do
 	case $1 in
 	--no-install) install=0 ;;
 	--build) build=${2:?--build FOLDER}; shift ;;
 	--plot) plot=${2:?--plot FILE.svg}; shift ;;
-	*) echo "usage: netns/demo.sh [--no-install] [--build FOLDER] [--plot FILE.svg]" >&2; exit 2 ;;
+	--help) echo "$usage"; exit 0 ;;
+	*) echo "$usage" >&2; exit 2 ;;
 	esac
 	shift
 done
@@ -78,6 +80,10 @@ sim_down() {
 	"$build/switchback" fabric destroy "$fabric"
 }
 
+if [ -n "$built" ] && [ ! -x "$SWITCHBACK" ]; then
+	echo "demo.sh: --build $built: no switchback is built there" >&2
+	exit 2
+fi
 [ $install = 0 ] || install_packages build demo
 if [ -z "$built" ]; then
 	echo "== build"

@@ -8,12 +8,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source netns/install.sh
 
+usage="usage: tests/run.sh [--quick] [--no-install] [BUILD_FOLDER]"
 quick=0 install=1 build=build vm_minutes=8
 for argument; do
 	case $argument in
 	--quick) quick=1 ;;
 	--no-install) install=0 ;;
-	-*) echo "usage: tests/run.sh [--quick] [--no-install] [BUILD_FOLDER]" >&2; exit 2 ;;
+	--help) echo "$usage"; exit 0 ;;
+	-*) echo "$usage" >&2; exit 2 ;;
 	*) build=$argument ;;
 	esac
 done
