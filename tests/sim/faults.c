@@ -8,8 +8,23 @@
 #include "util/clock.h"
 
 static const char *const kind_names[] = {
-	"down", "black hole",  "loss",        "delay",   "duplicate", "reorder", "corrupt",
-	"slow", "false event", "slow socket", "address", "MTU",       "echo",    "death"};
+	[FAULT_DOWN] = "down",
+	[FAULT_BLACKHOLE] = "black hole",
+	[FAULT_LOSS] = "loss",
+	[FAULT_DELAY] = "delay",
+	[FAULT_DUPLICATE] = "duplicate",
+	[FAULT_REORDER] = "reorder",
+	[FAULT_CORRUPT] = "corrupt",
+	[FAULT_SLOW] = "slow",
+	[FAULT_FALSE_EVENT] = "false event",
+	[FAULT_SLOW_SOCKET] = "slow socket",
+	[FAULT_ADDRESS] = "address",
+	[FAULT_MTU] = "MTU",
+	[FAULT_ECHO] = "echo",
+	[FAULT_DIE] = "death",
+	[FAULT_STUCK] = "stuck",
+	[FAULT_UNWRITTEN] = "unwritten",
+};
 enum { WAY_BOTH, WAY_IN, WAY_OUT };
 static const char *const way_names[] = {"both", "in", "out"};
 
