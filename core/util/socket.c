@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/param.h"
 
+#define PEER_SECONDS     4
 #define RETRY_FIRST_NS   (100 * SB_MS)
 #define RETRY_LONGEST_NS SB_S
 
@@ -55,14 +57,22 @@ int sb_socket_accept(int listener, int *fd, union sb_address *peer)
 
 int sb_socket_configure(int fd)
 {
-	static const struct {
+	int64_t seconds = PEER_SECONDS;
+	int status = sb_param_int("SWITCHBACK_PEER_TIMEOUT", 2, 120, &seconds);
+	const struct {
 		int level, option, value;
 	} options[] = {
-		{IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
-		{IPPROTO_TCP, TCP_KEEPIDLE, 1}, {IPPROTO_TCP, TCP_KEEPINTVL, 1},
-		{IPPROTO_TCP, TCP_KEEPCNT, 3},  {IPPROTO_TCP, TCP_USER_TIMEOUT, 4000},
+		{IPPROTO_TCP, TCP_NODELAY, 1},
+		{SOL_SOCKET, SO_KEEPALIVE, 1},
+		{IPPROTO_TCP, TCP_KEEPIDLE, 1},
+		{IPPROTO_TCP, TCP_KEEPINTVL, 1},
+		{IPPROTO_TCP, TCP_KEEPCNT, (int)seconds - 1},
+		{IPPROTO_TCP, TCP_USER_TIMEOUT, (int)seconds * 1000},
 	};
 
+	if (status != 0) {
+		return status;
+	}
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
 		if (setsockopt(fd, options[i].level, options[i].option, &options[i].value,
 			       sizeof(options[i].value)) != 0) {

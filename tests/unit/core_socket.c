@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -174,6 +175,36 @@ static void a_connect_ends_at_its_deadline(void **state)
 	assert_true(sb_clock_ns() - begin >= 250 * SB_MS);
 }
 
+static int user_timeout(int fd)
+{
+	int value = 0;
+	socklen_t length = sizeof(value);
+
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &length), 0);
+	return value;
+}
+
+/* How long a peer's kernel may be silent. */
+static void the_patience_with_a_peer_is_set(void **state)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)state;
+	assert_true(fd >= 0);
+	unsetenv("SWITCHBACK_PEER_TIMEOUT");
+	assert_int_equal(sb_socket_configure(fd), 0);
+	assert_int_equal(user_timeout(fd), 4000);
+	setenv("SWITCHBACK_PEER_TIMEOUT", "60", 1);
+	assert_int_equal(sb_socket_configure(fd), 0);
+	assert_int_equal(user_timeout(fd), 60000);
+	sb_log_set(silent, NULL);
+	setenv("SWITCHBACK_PEER_TIMEOUT", "1", 1);
+	assert_int_equal(sb_socket_configure(fd), -EINVAL);
+	sb_log_set(NULL, NULL);
+	unsetenv("SWITCHBACK_PEER_TIMEOUT");
+	close(fd);
+}
+
 static void addresses_are_readable(void **state)
 {
 	char text[64];
@@ -198,6 +229,7 @@ int main(void)
 		cmocka_unit_test(bad_values_are_named),
 		cmocka_unit_test(a_refused_connect_is_tried_again),
 		cmocka_unit_test(a_connect_ends_at_its_deadline),
+		cmocka_unit_test(the_patience_with_a_peer_is_set),
 		cmocka_unit_test(addresses_are_readable),
 	};
 
