@@ -44,7 +44,18 @@ goes_on() { # of two reports the second is wholly of the time after
 	done
 }
 
-# What a link is allowed to do, all at once, wherever the job prefers to be meanwhile.
+# A device that is gone doesn't come back for a process that had it open.
+rails cut host0.rail0 --how no-device || fail "cut no-device"
+wait_until $patience job_is_on 1 || job_fail "no-device: not left"
+rails restore host0.rail0 || fail "restore after no-device"
+goes_on no-device
+echo "host0.rail0 no-device: left"
+job_end
+echo "$(jq .verify.messages "$work/json") messages right"
+
+# What a link is allowed to do, all at once, wherever the job prefers to be meanwhile: a new job, which finds the device that
+# was made again.
+job_start sendrecv --min-bytes 64K --max-bytes 64K
 for fault in loss=1% delay=1ms duplicate=1% reorder=1% corrupt=1%; do
 	if ! rails cut rail0 --how $fault 2>"$work/refused"; then
 		grep -q 'no netem' "$work/refused" || fail "cut $fault: $(cat "$work/refused")"
@@ -53,15 +64,8 @@ for fault in loss=1% delay=1ms duplicate=1% reorder=1% corrupt=1%; do
 done
 goes_on "a bad link"
 rails restore rail0 || fail "restore after a bad link"
-wait_until $patience job_is_on 0 || job_fail "not back after a bad link"
+goes_on "after a bad link"
 echo "loss, delay, duplicates, reordering and corruption at once: went on"
-
-# A device that is gone doesn't come back for a process that had it open.
-rails cut host0.rail0 --how no-device || fail "cut no-device"
-wait_until $patience job_is_on 1 || job_fail "no-device: not left"
-rails restore host0.rail0 || fail "restore after no-device"
-goes_on no-device
-echo "host0.rail0 no-device: left"
 
 job_end
 echo "ok: $(jq .verify.messages "$work/json") messages right"

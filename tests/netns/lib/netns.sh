@@ -31,6 +31,8 @@ start() {
 # Where there are few CPUs, a job that polls, and what the kernel does for it, would leave nothing to the commands that cut
 # and restore: those go first.
 renice -n -10 -p $$ >/dev/null 2>&1 || true
+# An emulated machine that is busy may not answer for seconds: nobody is dead for that.
+export SWITCHBACK_PEER_TIMEOUT=60
 
 # A job under load, with the arguments of `switchback perf`; it goes on until job_end.
 job_start() {
