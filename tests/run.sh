@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 source netns/install.sh
 
 usage="usage: tests/run.sh [--quick] [--no-install] [BUILD_FOLDER]"
-quick=0 install=1 build=build vm_minutes=8
+quick=0 install=1 build=build vm_minutes=7
 for argument; do
 	case $argument in
 	--quick) quick=1 ;;
@@ -47,7 +47,7 @@ echo "== formatting and static analysis"
 tests/lint.sh "$build" || failures+=("formatting and static analysis")
 echo "== tests"
 run_tests "$build" -LE rxe
-echo "== tests on the kernel's rxe, in a QEMU guest where this kernel has none; $vm_minutes minutes at most"
+echo "== tests on the kernel's rxe, in a QEMU guest where this kernel has none; none begins after $vm_minutes minutes"
 SWITCHBACK_VM_UNTIL=$(($(date +%s) + vm_minutes * 60)) run_tests "$build" -L rxe
 if [ $quick = 0 ]; then
 	echo "== build with ASan and UBSan"

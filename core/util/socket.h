@@ -47,9 +47,9 @@ int sb_interface_choose(struct sb_interface *chosen);
 int sb_socket_listen(union sb_address *address, int backlog, int *fd);
 /* -EAGAIN: none is waiting. *peer may be NULL. */
 int sb_socket_accept(int listener, int *fd, union sb_address *peer);
-/* TCP_NODELAY, keepalive (1 s idle, 1 s apart) and TCP_USER_TIMEOUT, so that a host that is dead, or
- * whose kernel does not answer, is noticed after SWITCHBACK_PEER_TIMEOUT seconds (4). -EINVAL with a
- * line in the log where that is no number from 2 to 120; else -errno of the socket. */
+/* TCP_NODELAY, keepalive (1 s idle, 1 s apart) and TCP_USER_TIMEOUT, so that a host that is dead,
+ * or whose kernel does not answer, is noticed after SWITCHBACK_PEER_TIMEOUT seconds (4). -EINVAL
+ * with a line in the log where that is no number from 2 to 120; else -errno of the socket. */
 int sb_socket_configure(int fd);
 
 /*
