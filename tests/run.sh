@@ -47,7 +47,7 @@ echo "== formatting and static analysis"
 tests/lint.sh "$build" || failures+=("formatting and static analysis")
 echo "== tests"
 run_tests "$build" -LE rxe
-echo "== tests on the kernel's rxe, in a QEMU guest where this kernel has none; none begins after $vm_minutes minutes"
+echo "== tests on the kernel's rxe, in a QEMU guest where this kernel has none; they end after $vm_minutes minutes"
 SWITCHBACK_VM_UNTIL=$(($(date +%s) + vm_minutes * 60)) run_tests "$build" -L rxe
 if [ $quick = 0 ]; then
 	echo "== build with ASan and UBSan"
