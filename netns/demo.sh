@@ -14,8 +14,9 @@ usage="usage: netns/demo.sh [--no-install] [--build FOLDER] [--plot FILE.svg]"
 while [ $# -gt 0 ]; do
 	case $1 in
 	--no-install) install=0 ;;
-	--build) build=${2:?--build FOLDER}; shift ;;
-	--plot) plot=${2:?--plot FILE.svg}; shift ;;
+	--build | --plot) [ $# -ge 2 ] || { echo "$usage" >&2; exit 2; } ;;&
+	--build) build=$2; shift ;;
+	--plot) plot=$2; shift ;;
 	--help) echo "$usage"; exit 0 ;;
 	*) echo "$usage" >&2; exit 2 ;;
 	esac

@@ -154,7 +154,8 @@ int plugin_devices_fill(struct sb_context *context)
 		if (status == 0 && info.active) {
 			status = add_physical(&info);
 		} else if (status == 0) {
-			plugin_info("%s/%d is down now: no device, but a backup when it is up",
+			plugin_info("%s/%d is down or has no GID that fits now: no device, but a "
+				    "backup when it is up",
 				    info.name, info.port_number);
 		}
 	}

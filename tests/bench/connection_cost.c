@@ -546,13 +546,22 @@ static void choose_library(void)
 	setenv("NCCL_SOCKET_IFNAME", "=lo", 0);
 }
 
+/* -1: no number. */
+static int count_parse(const char *text)
+{
+	char *end;
+	long count = strtol(text, &end, 10);
+
+	return end == text || *end != '\0' || count < 0 || count > INT32_MAX ? -1 : (int)count;
+}
+
 int main(int argc, char **argv)
 {
 	struct end end = {.is_parent = true, .fd = -1};
 	char name[32], error[FABRIC_ERROR_SIZE];
 	bool only_calls = argc == 5 && strcmp(argv[1], "calls") == 0;
-	int rounds = argc > 1 && !only_calls ? atoi(argv[1]) : 15;
-	int connections = argc > 2 && !only_calls ? atoi(argv[2]) : 1000;
+	int rounds = argc > 1 && !only_calls ? count_parse(argv[1]) : 15;
+	int connections = argc > 2 && !only_calls ? count_parse(argv[2]) : 1000;
 
 	if (rounds < 0 || rounds > ROUNDS_MAX || connections < 1 || (argc > 3 && !only_calls)) {
 		fprintf(stderr,

@@ -9,9 +9,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+usage="usage: tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 1000] [--bytes 64K] [--json FILE] [--no-check] [BUILD_FOLDER]"
 seconds=60 kind=both op=sendrecv period=1000 bytes=64K build=build json="" check=--check
 while [ $# -gt 0 ]; do
 	case $1 in
+	--seconds | --kind | --op | --period | --bytes | --json) [ $# -ge 2 ] || { echo "$usage" >&2; exit 2; } ;;&
 	--seconds) seconds=$2; shift ;;
 	--kind) kind=$2; shift ;;
 	--op) op=$2; shift ;;
@@ -19,11 +21,13 @@ while [ $# -gt 0 ]; do
 	--bytes) bytes=$2; shift ;;
 	--json) json=$2; shift ;;
 	--no-check) check="" ;;
-	-*) echo "usage: tests/long/cuts.sh [--seconds 60] [--kind down|blackhole|both] [--op sendrecv|all_reduce] [--period 1000] [--bytes 64K] [--json FILE] [--no-check] [BUILD_FOLDER]" >&2; exit 2 ;;
+	--help) echo "$usage"; exit 0 ;;
+	-*) echo "$usage" >&2; exit 2 ;;
 	*) build=$1 ;;
 	esac
 	shift
 done
+[ -x "$build/switchback" ] || { echo "tests/long/cuts.sh: no switchback is built in $build" >&2; exit 2; }
 case $kind in
 down | blackhole) kinds=("$kind") ;;
 both) kinds=(down blackhole) ;;

@@ -6,16 +6,20 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+usage="usage: tests/long/failover_cost.sh [--seconds 40] [--bytes 1M] [BUILD_FOLDER]"
 seconds=40 bytes=1M build=build
 while [ $# -gt 0 ]; do
 	case $1 in
+	--seconds | --bytes) [ $# -ge 2 ] || { echo "$usage" >&2; exit 2; } ;;&
 	--seconds) seconds=$2; shift ;;
 	--bytes) bytes=$2; shift ;;
-	-*) echo "usage: tests/long/failover_cost.sh [--seconds 40] [--bytes 1M] [BUILD_FOLDER]" >&2; exit 2 ;;
+	--help) echo "$usage"; exit 0 ;;
+	-*) echo "$usage" >&2; exit 2 ;;
 	*) build=$1 ;;
 	esac
 	shift
 done
+[ -x "$build/switchback" ] || { echo "tests/long/failover_cost.sh: no switchback is built in $build" >&2; exit 2; }
 
 work=$(mktemp -d)
 fabric=cost-$$

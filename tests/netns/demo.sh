@@ -31,7 +31,7 @@ fi
 [ -s "$work/demo.svg" ] || ! command -v gnuplot >/dev/null || fail "no picture"
 grep '^==' "$work/out"
 
-# What it is asked, and what it can't do.
+# What it is asked for, and what it can't do.
 "$top/netns/demo.sh" --help | grep -q '^usage: netns/demo.sh' || fail "--help"
 "$top/netns/demo.sh" --no-install --build "$work/nothing" >"$work/out" 2>&1
 [ $? = 2 ] && [ "$(grep -c "nothing: no switchback" "$work/out")" = 1 ] && [ "$(wc -l <"$work/out")" = 1 ] ||
