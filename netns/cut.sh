@@ -37,7 +37,7 @@ event_parse() {
 	run-*)
 		rest=${1#*run}
 		[ -n "${rest// /}" ] || die "--at '$1': a command is wanted after 'run'"
-		rest="run $rest"
+		rest="run ${rest# }"
 		;;
 	*) die "--at '$1': cut PORTS [FAULT] [WAY], restore PORTS or run COMMAND is wanted" ;;
 	esac

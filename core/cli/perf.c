@@ -78,14 +78,20 @@ static int open_fabric(struct run *run)
 static int find_namespaces(struct perf_options *options)
 {
 	char error[PERF_TEXT_BYTES];
+	bool simulated;
 	int hosts;
 
 	if (options->netns == NULL) {
 		return 0;
 	}
-	hosts = perf_netns_hosts(options->netns, error, sizeof(error));
+	hosts = perf_netns_hosts(options->netns, &simulated, error, sizeof(error));
 	if (hosts < 0) {
 		return complain("--netns %s: %s", options->netns, error);
+	}
+	if (simulated && options->fabric == NULL && options->verbs == NULL &&
+	    getenv("SWITCHBACK_VERBS") == NULL) {
+		return complain("--netns %s: its devices are simulated: --fabric %s is wanted too",
+				options->netns, options->netns);
 	}
 	if (options->hosts == 0) {
 		options->hosts = hosts;

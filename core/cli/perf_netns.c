@@ -33,12 +33,13 @@ static void state_path(char *path, size_t bytes, const char *name, const char *f
 		 folder != NULL && *folder != '\0' ? folder : "/run/switchback-netns", name, file);
 }
 
-int perf_netns_hosts(const char *name, char *error, size_t bytes)
+int perf_netns_hosts(const char *name, bool *simulated, char *error, size_t bytes)
 {
 	char path[PATH_MAX], line[256];
 	int hosts = 0, complete = 0;
 	FILE *file;
 
+	*simulated = false;
 	state_path(path, sizeof(path), name, "config");
 	file = strchr(name, '/') == NULL ? fopen(path, "re") : NULL;
 	if (file == NULL) {
@@ -48,6 +49,7 @@ int perf_netns_hosts(const char *name, char *error, size_t bytes)
 	}
 	while (fgets(line, sizeof(line), file) != NULL) {
 		sscanf(line, "hosts=%d", &hosts);
+		*simulated |= strcmp(line, "device=sim\n") == 0;
 		complete |= strcmp(line, "complete=yes\n") == 0;
 	}
 	fclose(file);

@@ -28,7 +28,11 @@ run all_reduce host1.rail0 port-down
 
 # What users have without it: an error that names the port, and no hang.
 options=(--netns "$name")
-[ "$device" != sim ] || options+=(--fabric "$name")
+if [ "$device" = sim ]; then
+	timeout 60 "$build/switchback" perf sendrecv "${options[@]}" >"$work/log" 2>&1
+	[ $? = 2 ] && grep -q -- "--fabric $name is wanted" "$work/log" || job_fail "simulated devices without --fabric"
+	options+=(--fabric "$name")
+fi
 nice -n 20 timeout 150 "$build/switchback" perf sendrecv "${options[@]}" "${faults[@]}" --no-failover --max-bytes 256K \
 	--duration 100s --fault "1s cut host0.rail0 down" >"$work/log" 2>&1
 status=$?
