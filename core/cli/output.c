@@ -34,10 +34,15 @@ static int try_write(int fd)
 
 int output_open(struct output *output, const char *path, const char *who)
 {
-	struct stat status;
+	struct stat status, out;
 	int result = 0;
 
 	*output = (struct output){.path = path, .fd = -1};
+	if (stat(path, &status) == 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+	    out.st_dev == status.st_dev && out.st_ino == status.st_ino) {
+		output->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+		return output->fd < 0 ? complain(output, who, errno) : 0;
+	}
 	if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
 		if (S_ISDIR(status.st_mode)) {
 			return complain(output, who, EISDIR);

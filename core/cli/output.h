@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A result file. It appears under its name complete or not at all: written to a temporary file
- * beside it, which takes the name at the end. What is no regular file (a pipe, /dev/stdout) is
- * written to directly.
+ * beside it, which takes the name at the end. What is no regular file (a pipe) is written to
+ * directly, and so is what standard output goes to (/dev/stdout), a file or not.
  */
 #ifndef SB_CLI_OUTPUT_H
 #define SB_CLI_OUTPUT_H

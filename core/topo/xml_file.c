@@ -252,12 +252,17 @@ int sb_xml_write(const struct sb_xml *xml, FILE *file)
 	return errno != 0 ? -errno : -EIO;
 }
 
-/* A file appears complete or not at all; what is no file (a pipe, /dev/stdout) stays what it is. */
+/* A file appears complete or not at all; what is no file (a pipe, a device) stays what it is, and
+ * so does the file that standard output goes to (/dev/stdout). */
 static int replace(const struct sb_xml *xml, const char *path, const char *temporary)
 {
-	struct stat status;
-	bool direct = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-	FILE *file = fopen(direct ? path : temporary, "we");
+	struct stat status, out;
+	bool there = stat(path, &status) == 0;
+	bool is_out = there && fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == status.st_dev &&
+		      out.st_ino == status.st_ino;
+	bool direct = is_out || (there && !S_ISREG(status.st_mode));
+	FILE *file =
+		is_out ? fdopen(dup(STDOUT_FILENO), "w") : fopen(direct ? path : temporary, "we");
 	int result;
 
 	if (file == NULL) {

@@ -82,6 +82,8 @@ unset NCCL_IB_GID_INDEX SWITCHBACK_CONNECT_TIMEOUT
 status=0
 "$switchback" "${run[@]}" --json /dev/full >"$work/out" 2>"$work/err" || status=$?
 [ $status = 2 ] && [ "$(grep -c '/dev/full: No space left on device' "$work/err")" = 1 ] || fail "/dev/full: status $status"
+"$switchback" "${run[@]}" --json /dev/stdout >"$work/out" 2>"$work/err" || fail "--json /dev/stdout: exit status $?"
+[ -L /dev/stdout ] && grep -q '^sendrecv' "$work/out" && grep -q '"op": "sendrecv"' "$work/out" || fail "--json /dev/stdout"
 mkdir "$work/small"
 if unshare -rm mount -t tmpfs -o size=16k none "$work/small" 2>/dev/null; then
 	status=0

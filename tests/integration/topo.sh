@@ -76,7 +76,11 @@ expect_error 'sysfs root' --sysfs "$work/nowhere"
 expect_error 'usage: switchback topo' --frob
 expect_error 'dump /dev/full: No space left' --file $machines/hgx8.xml --dump /dev/full
 [ -c /dev/full ] || fail "a dump took the place of a device"
-topo --file $machines/four_nic.xml --dump /dev/stdout --dot | grep -q '<system ' || fail "dump to a pipe"
+topo --file $machines/four_nic.xml --dump /dev/stdout --dot | cat >"$work/pipe"
+topo --file $machines/four_nic.xml --dump /dev/stdout --dot >"$work/file"
+cmp "$work/pipe" "$work/file" || fail "dump to standard output: a pipe and a file differ"
+grep -q '<system ' "$work/file" && grep -q '^graph topology' "$work/file" || fail "dump to standard output"
+[ -L /dev/stdout ] || fail "a dump took the place of /dev/stdout"
 expect_error '"extra" is not an option' extra
 SWITCHBACK_BACKUP=mlx5_0 expect_error 'SWITCHBACK_BACKUP' --file $machines/hgx8.xml
 echo ok
