@@ -70,15 +70,19 @@ if "$top/netns/has_rxe.sh" >"$work/out"; then
 fi
 test=("$top/tests/netns/on_rxe.sh" "$work" one)
 expect 0 "die 0 1" 1 "${test[@]}"
-expect 1 "1" "" "${test[@]}"
-expect 123 "oops 0" 0 "${test[@]}"
-expect 124 "stay 0" 0 "${test[@]}"
+expect 1 "1 1 0" 0 "${test[@]}"
+expect 0 "1 0 1" 1 "${test[@]}"
+expect 123 "oops oops 0" 0 "${test[@]}"
+expect 124 "stay stay 0" 0 "${test[@]}"
 expect 77 "die die 0" 0 "${test[@]}"
 grep -q "^skipped: .*doesn't start or last" "$work/out" || fail "no reason"
 SWITCHBACK_VM_UNTIL=$(date +%s) expect 77 "0" 0 "${test[@]}"
 grep -q '^skipped: .*used up' "$work/out" || fail "no reason"
 SWITCHBACK_VM_UNTIL=$(($(date +%s) + 15)) expect 77 "stay 0" 0 "$top/tests/netns/on_rxe.sh" "$work" two
 grep -q '^skipped: .*did not come to its end' "$work/out" || fail "no reason"
+# What failed once is not excused by the time.
+SWITCHBACK_VM_UNTIL=$(($(date +%s) + 15)) expect 1 "1 stay 0" 0 "$top/tests/netns/on_rxe.sh" "$work" two
+grep -q '^failed with status 1; the second time: .*did not come to its end' "$work/out" || fail "no reason"
 # Nothing is installed where that is not wanted, and nothing fetched: no guest, and the reason.
 printf '#!/bin/sh\nexit 1\n' >"$work/bin/dpkg-query"
 SWITCHBACK_NO_INSTALL=1 expect 77 "0" 0 "${test[@]}"
