@@ -3,6 +3,8 @@
  * inline data, immediate and solicited, signalling. */
 #include "rc_pair.h"
 
+#include "rc/internal.h"
+
 static bool takes_receive(enum ibv_wr_opcode opcode)
 {
 	return opcode != IBV_WR_RDMA_WRITE && opcode != IBV_WR_RDMA_READ;
@@ -107,6 +109,44 @@ static void psn_wraps(void **state)
 		for (uint32_t before = 0; before < 8; before++) {
 			transfer(IBV_MTU_256, opcodes[i], 7 * 256 + 1, 0xffffff - before);
 		}
+	}
+}
+
+/* The message number of the last acknowledgement or read response. */
+static struct pair_fate note_msn(struct pair *pair, int from, uint32_t index,
+				 const struct rc_view *packet)
+{
+	(void)index;
+	if (from == 1) {
+		*(uint32_t *)pair->context = packet->header.msn;
+	}
+	return (struct pair_fate){.copies = 1};
+}
+
+static void msn_counts_messages_and_wraps(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < OPCODES; i++) {
+		uint32_t msn = PAIR_NONE;
+		struct pair *pair = pair_open(&(struct pair_options){.mtu = IBV_MTU_256});
+
+		pair->fate = note_msn;
+		pair->context = &msn;
+		/* As after that many messages, which nobody wants to wait for. */
+		pair->end[1].qp->resp.msn = 0xfffffe;
+		for (uint32_t message = 1; message <= 4; message++) {
+			if (takes_receive(opcodes[i])) {
+				assert_int_equal(pair_post_receive(pair, 1, 5, 0, 600), 0);
+			}
+			assert_int_equal(pair_post(pair, 9, opcodes[i], 600, 0, IBV_SEND_SIGNALED),
+					 0);
+			pair_run(pair);
+			assert_int_equal(msn, (0xfffffe + message) & 0xffffff);
+		}
+		assert_int_equal(pair->end[0].sends, 4);
+		assert_int_equal(rc_counters(pair->end[0].qp)->resent, 0);
+		assert_int_equal(rc_state(pair->end[0].qp), IBV_QPS_RTS);
+		pair_close(pair);
 	}
 }
 
@@ -392,6 +432,7 @@ int main(void)
 		cmocka_unit_test(every_opcode_and_size),
 		cmocka_unit_test(megabytes),
 		cmocka_unit_test(psn_wraps),
+		cmocka_unit_test(msn_counts_messages_and_wraps),
 		cmocka_unit_test(scatter_and_gather),
 		cmocka_unit_test(inline_data),
 		cmocka_unit_test(only_signalled_complete),
