@@ -10,8 +10,6 @@
  */
 #include <limits.h>
 #include <sched.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cost_ends.h"
 #include "fabric.h"
-#include "switchback.h"
 #include "util/clock.h"
 
-#define WINDOW      8          /* messages in flight, as NCCL has steps */
-#define MESSAGE_MAX (8u << 20) /* largest message; each of the window has its own buffer */
-#define BATCH       (96u << 20)
-#define PINGS       2000
-#define ROUNDS_MAX  200
+#define BATCH      (96u << 20)
+#define PINGS      2000
+#define ROUNDS_MAX 200
 
-enum mode { OFF, ON, ACK, MODES };
 static const char *const mode_names[MODES] = {"off", "on", "ack"};
 
 enum work { STREAM, PING, CONNECT, CLOSE, END };
@@ -39,244 +34,13 @@ struct command {
 	size_t bytes, count;
 };
 
-struct end {
-	bool is_parent;
-	int fd; /* to the other process; -1: there is none, both ends are here */
-	struct sb_context *context[MODES];
-	struct sb_connection *out[MODES], *in[MODES];
-	struct sb_memory *out_memory[MODES], *in_memory[MODES];
-	uint8_t *from, *to;
-	struct sb_connection **many; /* of CONNECT, until CLOSE */
-};
-
-static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	fputs("connection_cost: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
-	va_end(arguments);
-	_exit(1);
-}
-
-static void check(int result, const char *what)
-{
-	if (result != 0) {
-		die("%s: %s", what, strerror(-result));
-	}
-}
-
-static void check_request(int result, const struct sb_connection *connection)
-{
-	if (result != 0) {
-		die("%s", sb_connection_error(connection));
-	}
-}
-
-static void tell(int fd, const void *data, size_t bytes)
-{
-	if (write(fd, data, bytes) != (ssize_t)bytes) {
-		die("the other process is gone");
-	}
-}
-
-static void hear(int fd, void *data, size_t bytes)
-{
-	if (recv(fd, data, bytes, MSG_WAITALL) != (ssize_t)bytes) {
-		die("the other process is gone");
-	}
-}
-
-/* ---- connections ---- */
-
-static void open_contexts(struct end *end)
-{
-	for (int mode = 0; mode < MODES; mode++) {
-		struct sb_options options;
-
-		setenv("SWITCHBACK_SEND_ACK", mode == ACK ? "1" : "0", 1);
-		check(sb_options_init(&options), "options");
-		options.failover = mode != OFF;
-		check(sb_context_open(&options, &end->context[mode]), "context");
-	}
-}
-
-/* `count` connections to the other process, or from it, as many at a time as fit `pending`. */
-static void connect_many(struct end *end, enum mode mode, bool sends, size_t count,
-			 struct sb_connection **made)
-{
-	uint8_t handle[SB_HANDLE_BYTES];
-	struct sb_listener *listener = NULL;
-	struct sb_pending *pending[64] = {NULL};
-	size_t begun = 0, done = 0;
-
-	if (sends) {
-		hear(end->fd, handle, sizeof(handle));
-	} else {
-		check(sb_listen(end->context[mode], 0, handle, &listener), "listen");
-		tell(end->fd, handle, sizeof(handle));
-	}
-	while (done < count) {
-		for (size_t i = 0; sends && i < sizeof(pending) / sizeof(*pending); i++) {
-			struct sb_connection *connection = NULL;
-
-			if (pending[i] == NULL && begun < count) {
-				check(sb_connect(end->context[mode], 0, handle, &pending[i]),
-				      "connect");
-				begun++;
-			}
-			if (pending[i] != NULL) {
-				check(sb_connect_test(pending[i], &connection), "connect");
-			}
-			if (connection != NULL) {
-				made[done++] = connection;
-				pending[i] = NULL;
-			}
-		}
-		if (!sends) {
-			struct sb_connection *connection = NULL;
-
-			check(sb_accept(listener, &connection), "accept");
-			if (connection != NULL) {
-				made[done++] = connection;
-			}
-		}
-		usleep(50);
-	}
-	if (listener != NULL) {
-		check(sb_listener_close(listener), "listener");
-	}
-}
-
-/* The connection from this process to itself. */
-static void connect_to_self(struct end *end, enum mode mode)
-{
-	uint8_t handle[SB_HANDLE_BYTES];
-	struct sb_listener *listener;
-	struct sb_pending *pending;
-
-	check(sb_listen(end->context[mode], 0, handle, &listener), "listen");
-	check(sb_connect(end->context[mode], 0, handle, &pending), "connect");
-	while (end->out[mode] == NULL || end->in[mode] == NULL) {
-		if (end->out[mode] == NULL) {
-			check(sb_connect_test(pending, &end->out[mode]), "connect");
-		}
-		if (end->in[mode] == NULL) {
-			check(sb_accept(listener, &end->in[mode]), "accept");
-		}
-		usleep(50);
-	}
-	check(sb_listener_close(listener), "listener");
-}
-
-/* One connection each way, of each mode. */
-static void connect_all(struct end *end)
-{
-	for (int mode = 0; mode < MODES; mode++) {
-		struct sb_connection **first = end->is_parent ? &end->out[mode] : &end->in[mode];
-		struct sb_connection **second = end->is_parent ? &end->in[mode] : &end->out[mode];
-
-		if (end->fd < 0) {
-			connect_to_self(end, mode);
-		} else {
-			connect_many(end, mode, end->is_parent, 1, first);
-			connect_many(end, mode, !end->is_parent, 1, second);
-		}
-		check(sb_register(end->out[mode], end->from, (size_t)WINDOW * MESSAGE_MAX,
-				  SB_MEMORY_HOST, &end->out_memory[mode]),
-		      "register");
-		check(sb_register(end->in[mode], end->to, (size_t)WINDOW * MESSAGE_MAX,
-				  SB_MEMORY_HOST, &end->in_memory[mode]),
-		      "register");
-	}
-}
-
-static void close_all(struct end *end)
-{
-	for (int mode = 0; mode < MODES; mode++) {
-		check(sb_deregister(end->out[mode], end->out_memory[mode]), "deregister");
-		check(sb_deregister(end->in[mode], end->in_memory[mode]), "deregister");
-		check(sb_connection_close(end->out[mode]), "close");
-		check(sb_connection_close(end->in[mode]), "close");
-		sb_context_close(end->context[mode]);
-	}
-}
-
-/* ---- traffic ---- */
-
-static void post_send(struct end *end, enum mode mode, size_t slot, size_t bytes,
-		      struct sb_request **request)
-{
-	check_request(sb_send(end->out[mode], end->from + slot * MESSAGE_MAX, bytes, 0,
-			      end->out_memory[mode], request),
-		      end->out[mode]);
-}
-
-static void post_recv(struct end *end, enum mode mode, size_t slot, size_t bytes,
-		      struct sb_request **request)
-{
-	void *data = end->to + slot * MESSAGE_MAX;
-	uint32_t tag = 0;
-
-	check_request(
-		sb_recv(end->in[mode], 1, &data, &bytes, &tag, &end->in_memory[mode], request),
-		end->in[mode]);
-}
-
-static bool is_done(struct sb_request *request, const struct sb_connection *connection)
-{
-	int done = 0;
-
-	check_request(sb_test(request, &done, NULL), connection);
-	return done;
-}
-
-/* `count` messages with WINDOW in flight, as NCCL's proxy does: oldest first. */
-static void stream(struct end *end, enum mode mode, bool sends, size_t bytes, size_t count)
-{
-	const struct sb_connection *connection = sends ? end->out[mode] : end->in[mode];
-	struct sb_request *open[WINDOW] = {NULL};
-	size_t posted = 0, done = 0;
-
-	while (done < count) {
-		struct sb_request **next = &open[posted % WINDOW];
-
-		if (posted < count && posted - done < WINDOW) {
-			*next = NULL;
-			(sends ? post_send : post_recv)(end, mode, posted % WINDOW, bytes, next);
-			posted += *next != NULL;
-		}
-		if (done < posted && is_done(open[done % WINDOW], connection)) {
-			done++;
-		}
-	}
-}
-
-/* One message there and one back, `count` times. */
-static void ping(struct end *end, enum mode mode, size_t bytes, size_t count)
-{
-	for (size_t i = 0; i < 2 * count; i++) {
-		bool sends = (i % 2 == 0) == end->is_parent;
-		const struct sb_connection *connection = sends ? end->out[mode] : end->in[mode];
-		struct sb_request *request = NULL;
-
-		while (request == NULL) {
-			(sends ? post_send : post_recv)(end, mode, 0, bytes, &request);
-		}
-		while (!is_done(request, connection)) {
-		}
-	}
-}
-
 static size_t resident_bytes(void)
 {
 	FILE *file = fopen("/proc/self/statm", "r");
 	size_t pages = 0;
 
 	if (file == NULL || fscanf(file, "%*u %zu", &pages) != 1) {
-		die("/proc/self/statm can't be read");
+		cost_die("/proc/self/statm can't be read");
 	}
 	fclose(file);
 	return pages * (size_t)sysconf(_SC_PAGESIZE);
@@ -286,18 +50,18 @@ static void run(struct end *end, const struct command *command)
 {
 	switch (command->work) {
 	case STREAM:
-		stream(end, command->mode, end->is_parent, command->bytes, command->count);
+		cost_stream(end, command->mode, end->is_parent, command->bytes, command->count);
 		break;
 	case PING:
-		ping(end, command->mode, command->bytes, command->count);
+		cost_ping(end, command->mode, command->bytes, command->count);
 		break;
 	case CONNECT:
 		end->many = calloc(command->count, sizeof(struct sb_connection *));
-		connect_many(end, command->mode, end->is_parent, command->count, end->many);
+		cost_connect_many(end, command->mode, end->is_parent, command->count, end->many);
 		break;
 	case CLOSE:
 		for (size_t i = 0; i < command->count; i++) {
-			check(sb_connection_close(end->many[i]), "close");
+			cost_check(sb_connection_close(end->many[i]), "close");
 		}
 		free(end->many);
 		break;
@@ -313,9 +77,9 @@ static double timed(struct end *end, enum work work, enum mode mode, size_t byte
 	uint64_t begin = sb_clock_ns();
 	size_t resident;
 
-	tell(end->fd, &command, sizeof(command));
+	cost_tell(end->fd, &command, sizeof(command));
 	run(end, &command);
-	hear(end->fd, &resident, sizeof(resident));
+	cost_hear(end->fd, &resident, sizeof(resident));
 	return (double)(sb_clock_ns() - begin) / 1e9;
 }
 
@@ -326,10 +90,10 @@ static void serve(struct end *end)
 	while (command.work != END) {
 		size_t resident;
 
-		hear(end->fd, &command, sizeof(command));
+		cost_hear(end->fd, &command, sizeof(command));
 		run(end, &command);
 		resident = resident_bytes();
-		tell(end->fd, &resident, sizeof(resident));
+		cost_tell(end->fd, &resident, sizeof(resident));
 	}
 }
 
@@ -452,17 +216,17 @@ static void calls(struct end *end, enum mode mode, size_t bytes, size_t messages
 
 		end->from[bytes - 1] = (uint8_t)i;
 		while (receive == NULL) {
-			post_recv(end, mode, 0, bytes, &receive);
+			cost_post_recv(end, mode, 0, bytes, &receive);
 		}
 		while (send == NULL) {
-			post_send(end, mode, 0, bytes, &send);
+			cost_post_send(end, mode, 0, bytes, &send);
 		}
 		while (*last != (uint8_t)i) {
 			sched_yield();
 		}
 		while (!sent || !received) {
-			sent = sent || is_done(send, end->out[mode]);
-			received = received || is_done(receive, end->in[mode]);
+			sent = sent || cost_is_done(send, end->out[mode]);
+			received = received || cost_is_done(receive, end->in[mode]);
 		}
 	}
 }
@@ -474,10 +238,10 @@ static void set_up(struct end *end, const char *fabric, const char *host)
 	end->from = calloc(WINDOW, MESSAGE_MAX);
 	end->to = calloc(WINDOW, MESSAGE_MAX);
 	if (end->from == NULL || end->to == NULL) {
-		die("no memory");
+		cost_die("no memory");
 	}
 	memset(end->from, 1, (size_t)WINDOW * MESSAGE_MAX);
-	open_contexts(end);
+	cost_open_contexts(end);
 }
 
 /* ---- the program ---- */
@@ -491,20 +255,20 @@ static void count_calls(struct end *end, char **arguments)
 		mode++;
 	}
 	if (mode == MODES || bytes == 0 || bytes > MESSAGE_MAX || messages == 0) {
-		die("usage: connection_cost calls on|off|ack BYTES MESSAGES");
+		cost_die("usage: connection_cost calls on|off|ack BYTES MESSAGES");
 	}
-	connect_all(end);
+	cost_connect_all(end);
 	calls(end, (enum mode)mode, bytes, messages);
-	close_all(end);
+	cost_close_all(end);
 }
 
 static void be_second_process(struct end *end, const char *fabric)
 {
 	end->is_parent = false;
 	set_up(end, fabric, "1");
-	connect_all(end);
+	cost_connect_all(end);
 	serve(end);
-	close_all(end);
+	cost_close_all(end);
 	_exit(0);
 }
 
@@ -514,7 +278,7 @@ static void measure(struct end *end, const char *fabric, int rounds, size_t conn
 	pid_t child;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) != 0 || (child = fork()) < 0) {
-		die("no second process");
+		cost_die("no second process");
 	}
 	end->fd = fd[child == 0];
 	close(fd[child != 0]);
@@ -522,12 +286,12 @@ static void measure(struct end *end, const char *fabric, int rounds, size_t conn
 		be_second_process(end, fabric);
 	}
 	set_up(end, fabric, "0");
-	connect_all(end);
+	cost_connect_all(end);
 	print_tables(end, rounds, connections);
 	timed(end, END, OFF, 0, 0);
-	close_all(end);
+	cost_close_all(end);
 	if (waitpid(child, &status, 0) != child || status != 0) {
-		die("the second process failed");
+		cost_die("the second process failed");
 	}
 }
 
@@ -539,7 +303,7 @@ static void choose_library(void)
 	char *slash;
 
 	if (length <= 0 || (path[length] = '\0', slash = strrchr(path, '/')) == NULL) {
-		die("/proc/self/exe can't be read");
+		cost_die("/proc/self/exe can't be read");
 	}
 	strcpy(slash, "/../sim/libibverbs.so.1");
 	setenv("SWITCHBACK_VERBS", path, 0);
@@ -573,7 +337,7 @@ int main(int argc, char **argv)
 	choose_library();
 	snprintf(name, sizeof(name), "cost%d", (int)getpid());
 	if (fabric_create(name, 2, 2, NULL, error) != 0) {
-		die("%s", error);
+		cost_die("%s", error);
 	}
 	if (only_calls) {
 		set_up(&end, name, "0");

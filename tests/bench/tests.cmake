@@ -12,7 +12,7 @@ if(TARGET sim_verbs)
   add_test(NAME bench_packet_cost COMMAND packet_cost 65536 200)
   set_tests_properties(bench_packet_cost PROPERTIES TIMEOUT 60 LABELS bench)
 
-  add_executable(connection_cost bench/connection_cost.c)
+  add_executable(connection_cost bench/connection_cost.c bench/cost_ends.c)
   target_include_directories(connection_cost PRIVATE ../sim/include ../core)
   target_link_libraries(connection_cost PRIVATE switchback_static sim_fabric)
   set_target_properties(connection_cost PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
