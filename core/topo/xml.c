@@ -201,6 +201,7 @@ int sb_xml_set(struct sb_xml_node *node, const char *name, const char *value)
 		return -ENOMEM;
 	}
 	if (i >= 0) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): i counts in attributes */
 		free(node->attributes[i].value);
 		node->attributes[i].value = copy;
 		return 0;

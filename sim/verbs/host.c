@@ -169,6 +169,7 @@ static int host_find_or_join(const char *fabric, uint32_t number, struct sim_hos
 		pthread_once(&once, fork_watch);
 		code = host_join(fabric, number, &host, error);
 		if (code == 0) {
+			/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): made, or an error */
 			host->next = hosts;
 			hosts = host;
 		}

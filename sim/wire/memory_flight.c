@@ -28,7 +28,7 @@ struct wire_port *memory_port_of(const struct memory_wire *wire, const uint8_t *
 {
 	struct wire_port *port = wire->ports;
 
-	while (port && memcmp(port->gid, gid, sizeof(port->gid))) {
+	while (port && memcmp(port->gid, gid, sizeof(port->gid)) != 0) {
 		port = port->next;
 	}
 	return port;
