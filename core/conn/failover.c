@@ -37,6 +37,12 @@ static void next_repeat(uint64_t now, uint64_t *repeat, uint64_t *gap)
 	*repeat = now + *gap;
 }
 
+static void set_ready(struct sb_connection *connection)
+{
+	connection->ready = true;
+	atomic_store_explicit(&connection->decided, true, memory_order_release);
+}
+
 /* ---- receiver ---- */
 
 void sb_failover_stock(struct sb_connection *connection, struct sb_control *message)
@@ -137,8 +143,7 @@ void sb_failover_sync_ack(struct sb_connection *connection, const struct sb_cont
 			sb_connection_event(connection, SB_EVENT_FAILOVER, path, 0,
 					    connection->sync_cause);
 		}
-		connection->ready = true;
-		atomic_store_explicit(&connection->decided, true, memory_order_release);
+		set_ready(connection);
 	}
 	if (!SB_MUTANT(CTS_NOT_REWRITTEN)) {
 		sb_recv_reopen(connection);
@@ -224,8 +229,7 @@ static void apply_sync(struct sb_connection *connection)
 		}
 		connection->active = sync->new_path;
 		connection->cts_path = sync->new_path;
-		connection->ready = true;
-		atomic_store_explicit(&connection->decided, true, memory_order_release);
+		set_ready(connection);
 	}
 	sb_send_transmit(connection);
 }

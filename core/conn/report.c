@@ -83,6 +83,13 @@ static void stop_all(struct sb_connection *connection)
 	sb_connection_attend(connection);
 }
 
+/* Whoever waits in sb_connection_ready() sees it, and the text that was written before. */
+static void set_failed(struct sb_connection *connection, int error)
+{
+	connection->failed = error;
+	atomic_store_explicit(&connection->decided, true, memory_order_release);
+}
+
 void sb_connection_fail(struct sb_connection *connection, int error, const char *format, ...)
 {
 	struct sb_control message;
@@ -100,8 +107,7 @@ void sb_connection_fail(struct sb_connection *connection, int error, const char 
 		 "connection %016llx %s %s: %s; paths: %s", (unsigned long long)connection->id,
 		 connection->is_sender ? "to" : "from", connection->peer, reason,
 		 paths[0] ? paths : "none yet");
-	connection->failed = error;
-	atomic_store_explicit(&connection->decided, true, memory_order_release);
+	set_failed(connection, error);
 	sb_warn("%s", connection->error);
 	sb_connection_event(connection, SB_EVENT_ERROR, NULL, 0, reason);
 	if (!connection->oob_gone) {
@@ -121,8 +127,7 @@ void sb_connection_closed_by_peer(struct sb_connection *connection)
 	snprintf(connection->error, sizeof(connection->error),
 		 "connection %016llx %s %s: the peer closed it", (unsigned long long)connection->id,
 		 connection->is_sender ? "to" : "from", connection->peer);
-	connection->failed = -EPIPE;
-	atomic_store_explicit(&connection->decided, true, memory_order_release);
+	set_failed(connection, -EPIPE);
 	stop_all(connection);
 }
 
