@@ -86,20 +86,9 @@ static void test_impossible_links_are_refused(void **state)
 
 static int to_rtr_by_lid(struct ibv_qp *qp, uint16_t lid, uint32_t remote)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = remote,
-		.rq_psn = 0xfffff0,
-		.max_dest_rd_atomic = 4,
-		.min_rnr_timer = 1,
-		.ah_attr = {.dlid = lid, .port_num = 1},
-	};
+	const struct ibv_ah_attr way = {.dlid = lid, .port_num = 1};
 
-	return ibv_modify_qp(qp, &attr,
-			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				     IBV_QP_MIN_RNR_TIMER);
+	return pair_to_rtr_by(qp, &way, remote);
 }
 
 static void connect_by_lid(const uint16_t lids[2])
@@ -171,28 +160,6 @@ static void test_ethernet_needs_a_gid(void **state)
 	pair_free(&pair);
 }
 
-static struct ibv_qp *datagram_qp(struct pair_end *end)
-{
-	struct ibv_qp_init_attr init = {.send_cq = end->cq,
-					.recv_cq = end->cq,
-					.cap = {4, 4, 1, 1, 0},
-					.qp_type = IBV_QPT_UD,
-					.sq_sig_all = 1};
-	struct ibv_qp *qp = ibv_create_qp(end->pd, &init);
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 5};
-
-	assert_non_null(qp);
-	assert_int_equal(
-		ibv_modify_qp(qp, &attr,
-			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-		0);
-	attr.qp_state = IBV_QPS_RTR;
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
-	attr.qp_state = IBV_QPS_RTS;
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-	return qp;
-}
-
 /* A datagram says by LID where it came from, and an answer by that LID arrives. */
 static void test_datagrams_by_lid(void **state)
 {
@@ -208,7 +175,7 @@ static void test_datagrams_by_lid(void **state)
 	(void)state;
 	pair_make_fabric(&pair, &options);
 	for (int i = 0; i < 2; i++) {
-		qp[i] = datagram_qp(&pair.end[i]);
+		qp[i] = pair_datagram_qp(&pair.end[i], 5);
 	}
 	ah[0] = ibv_create_ah(pair.end[0].pd, &by_lid);
 	assert_non_null(ah[0]);

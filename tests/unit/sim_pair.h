@@ -94,7 +94,8 @@ static inline int pair_to_init(struct ibv_qp *qp)
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-static inline int pair_to_rtr(struct ibv_qp *qp, const union ibv_gid *gid, uint32_t remote)
+/* With the way to the peer as it stands in `way`. */
+static inline int pair_to_rtr_by(struct ibv_qp *qp, const struct ibv_ah_attr *way, uint32_t remote)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
@@ -103,13 +104,21 @@ static inline int pair_to_rtr(struct ibv_qp *qp, const union ibv_gid *gid, uint3
 		.rq_psn = 0xfffff0,
 		.max_dest_rd_atomic = 4,
 		.min_rnr_timer = 1,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .sgid_index = 1}},
+		.ah_attr = *way,
 	};
 
 	return ibv_modify_qp(qp, &attr,
 			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 				     IBV_QP_MIN_RNR_TIMER);
+}
+
+static inline int pair_to_rtr(struct ibv_qp *qp, const union ibv_gid *gid, uint32_t remote)
+{
+	const struct ibv_ah_attr way = {
+		.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .sgid_index = 1}};
+
+	return pair_to_rtr_by(qp, &way, remote);
 }
 
 static inline int pair_to_rts(struct ibv_qp *qp, uint8_t timeout, uint8_t retries)
@@ -279,6 +288,29 @@ static inline int pair_post_recv(struct pair *pair, int number, size_t at, uint3
 	struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1}, *bad;
 
 	return ibv_post_recv(end->qp, &wr, &bad);
+}
+
+/* A datagram QP that can send and receive. */
+static inline struct ibv_qp *pair_datagram_qp(struct pair_end *end, uint32_t qkey)
+{
+	struct ibv_qp_init_attr init = {.send_cq = end->cq,
+					.recv_cq = end->cq,
+					.cap = {8, 8, 2, 2, 64},
+					.qp_type = IBV_QPT_UD,
+					.sq_sig_all = 1};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey};
+	struct ibv_qp *qp = ibv_create_qp(end->pd, &init);
+
+	assert_non_null(qp);
+	assert_int_equal(
+		ibv_modify_qp(qp, &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+		0);
+	attr.qp_state = IBV_QPS_RTR;
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	attr.qp_state = IBV_QPS_RTS;
+	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+	return qp;
 }
 
 #endif

@@ -150,28 +150,6 @@ static void test_srq_bad_input(void **state)
 
 /* ---- UD ---- */
 
-static struct ibv_qp *ud_qp(struct pair_end *end, uint32_t qkey)
-{
-	struct ibv_qp_init_attr init = {.send_cq = end->cq,
-					.recv_cq = end->cq,
-					.cap = {8, 8, 2, 2, 64},
-					.qp_type = IBV_QPT_UD,
-					.sq_sig_all = 1};
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey};
-	struct ibv_qp *qp = ibv_create_qp(end->pd, &init);
-
-	assert_non_null(qp);
-	assert_int_equal(
-		ibv_modify_qp(qp, &attr,
-			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-		0);
-	attr.qp_state = IBV_QPS_RTR;
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
-	attr.qp_state = IBV_QPS_RTS;
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-	return qp;
-}
-
 static int ud_recv(struct ibv_qp *qp, uint32_t length, uint64_t id)
 {
 	struct pair_end *end = &pair.end[1];
@@ -200,7 +178,8 @@ static int ud_send(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t remote, uint32
 
 static void test_datagrams_and_the_way_back(void **state)
 {
-	struct ibv_qp *from = ud_qp(&pair.end[0], 0x11), *to = ud_qp(&pair.end[1], 0x22);
+	struct ibv_qp *from = pair_datagram_qp(&pair.end[0], 0x11),
+		      *to = pair_datagram_qp(&pair.end[1], 0x22);
 	struct ibv_ah_attr attr = {.is_global = 1,
 				   .port_num = 1,
 				   .grh = {.dgid = pair.end[1].gid, .sgid_index = 1}},
@@ -249,7 +228,8 @@ static void test_datagrams_and_the_way_back(void **state)
 
 static void test_datagram_limits(void **state)
 {
-	struct ibv_qp *from = ud_qp(&pair.end[0], 0x11), *to = ud_qp(&pair.end[1], 0x22);
+	struct ibv_qp *from = pair_datagram_qp(&pair.end[0], 0x11),
+		      *to = pair_datagram_qp(&pair.end[1], 0x22);
 	struct ibv_ah_attr attr = {
 		.is_global = 1, .port_num = 1, .grh = {.dgid = pair.end[1].gid, .sgid_index = 1}};
 	struct ibv_ah *ah = ibv_create_ah(pair.end[0].pd, &attr);
